@@ -30,9 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _report(sentence: str, status: int) -> int:
-    from app.ground.working import alone_on_the_line
+    from app.ground.working import without_progress_line
 
-    with alone_on_the_line():
+    with without_progress_line():
         print(f"kvtheater: {sentence}", file=sys.stderr)
     return status
 

@@ -569,7 +569,7 @@ class Engine:
         """Write received content into its blocks; return `received`, with an error if that failed."""
         try:
             for group, cache in enumerate(self._runner.kv_caches):
-                cache.put([(block_id, data) for index, block_id, data in received.contents if index == group])
+                cache.write([(block_id, data) for index, block_id, data in received.contents if index == group])
         except Exception as error:  # raising it would lose the transfer, and the sequence would wait forever
             return received._replace(contents=[], error=TransferError("lost", f"{type(error).__name__}: {error}"))
         return received

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from engine.trace.busy_time import moved_between, step_seconds
+from engine.trace.busy_time import step_seconds, transfer_span
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.operations import Arrive
 from engine.trace.records import StepRecord
@@ -16,7 +16,7 @@ def moments(log: TraceReader) -> list[float]:
     done = list[tuple[float, float]]()
     for record in (log.record(index) for index in range(len(log))):
         at = record.timing.at
-        done += [(at - step_seconds(record.timing), at), moved_between(record)]
+        done += [(at - step_seconds(record.timing), at), transfer_span(record)]
     ends = sorted(end for _, end in done)
     return [end for end in ends if not any(start < end + 1e-9 < other for start, other in done)]
 

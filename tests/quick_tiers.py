@@ -5,8 +5,8 @@ from engine.trace.operations import Medium
 
 
 class QuickTiers(Speeds):
-    def opened(self, tier: Medium, line: Line | None) -> None:
-        super().opened(tier, Line(0.0, 1e-12))
+    def add_tier(self, tier: Medium, line: Line | None) -> None:
+        super().add_tier(tier, Line(0.0, 1e-12))
 
     def note_load(self, tier: Medium, num_bytes: int, seconds: float) -> None:
         pass

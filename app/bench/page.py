@@ -15,11 +15,11 @@ from app.ground.errors import refuse
 from app.ground.routing import Route, json_answer
 from app.page import modules as page_modules
 from app.page import sheets as page_sheets
-from engine.bench.code import code_of_a_step
+from engine.bench.code import step_code_hash
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
 
-ROOT = "../" * 6  # the page's address, relative to that of `on_stage`
+ROOT = "../" * 6  # path of the page relative to that of `open_trace`
 
 
 class BenchContext(NamedTuple):
@@ -31,7 +31,7 @@ class BenchContext(NamedTuple):
 
 def page(context: BenchContext, request: Request) -> Response:
     """Return the benchmark page."""
-    modules = page_modules.PAGE.ahead("js/bench/main.js")
+    modules = page_modules.PAGE.preloads("js/bench/main.js")
     sheets = page_sheets.SHEETS.links("bench")
     response = flask.make_response(flask.render_template("bench.html", modules=modules, sheets=sheets))
     response.headers["Cache-Control"] = "no-cache"
@@ -45,7 +45,7 @@ def index(context: BenchContext, request: Request) -> Response:
         "records": context.records.all(),
         "can_run": context.runs.can_run,
         "keeps_records": context.runs.keeps_records,
-        "code": code_of_a_step(),
+        "code": step_code_hash(),
     }
     return json_answer(answer)
 
@@ -65,8 +65,8 @@ def trace(context: BenchContext, request: Request, record_id: str, name: str) ->
     return response
 
 
-def on_stage(context: BenchContext, request: Request, record_id: str, name: str) -> Response:
-    """Return the stage with the trace at `?step=N`, by default at the first step that only decodes."""
+def open_trace(context: BenchContext, request: Request, record_id: str, name: str) -> Response:
+    """Redirect to the page with the trace at `?step=N`, by default at the first step that only decodes."""
     path = context.records.trace(record_id, name)
     step = request.args.get("step", type=int)
     try:
@@ -87,7 +87,7 @@ ROUTES = [
     Route("GET", "/api/bench", index),
     Route("GET", "/api/bench/records/<record_id>", record),
     Route("GET", "/api/bench/records/<record_id>/traces/<name>", trace),
-    Route("GET", "/api/bench/records/<record_id>/traces/<name>/stage", on_stage),
+    Route("GET", "/api/bench/records/<record_id>/traces/<name>/stage", open_trace),
 ]
 
 
@@ -102,7 +102,7 @@ def _record_of_step(reader: TraceReader, step: int) -> int | None:
 
 
 def _first_decode(reader: TraceReader) -> int | None:
-    """Return the index of the first record with decodes only, or None."""
+    """Return the index of the first record that only decodes, or None."""
     for index in range(len(reader)):
         batch = reader.record(index).batch
         if batch and all(entry.phase == "decode" for entry in batch):

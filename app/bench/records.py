@@ -1,4 +1,4 @@
-"""Benchmark records of a server: shipped ones, and those of its own runs."""
+"""Benchmark records of a server: shipped records, and those of its own runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Listed(Struct, frozen=True, kw_only=True):
     rounds: int
     complete: bool
     findings: list[Finding]
-    metrics: dict[str, MetricInfo]  # of the findings
+    metrics: dict[str, MetricInfo]  # metrics of the findings
     traces: list[str]  # available traces of its points
 
 
@@ -53,12 +53,12 @@ class ScenarioCard(Struct, frozen=True, kw_only=True):
 
 
 class BenchRecords:
-    """Records by id. Thread-safe; files are read again when they have changed."""
+    """Records by id. Thread-safe. Entries are cached until their files change."""
 
-    def __init__(self, here: Path, shipped: Path = RESULTS) -> None:
-        """`here`: folder of this server's records, one folder each; it need not exist yet."""
-        self._shipped, self._here = shipped, here
-        self._read: dict[str, tuple[str, Listed | None]] = {}  # by id: stamp of the file, and its entry
+    def __init__(self, own: Path, shipped: Path = RESULTS) -> None:
+        """`own`: folder of this server's records, with a folder for each. It need not exist yet."""
+        self._shipped, self._own = shipped, own
+        self._entries: dict[str, tuple[str, Listed | None]] = {}  # by id: stamp of the file, and the entry
         self._cards: list[ScenarioCard] | None = None
         self._lock = threading.Lock()
 
@@ -70,7 +70,7 @@ class BenchRecords:
             return self._cards
 
     def all(self) -> list[Listed]:
-        """Return every valid record: shipped ones, then those of this server, latest first."""
+        """Return all valid records: the shipped ones, then this server's, latest first."""
         found = [listed for name in self._files() if (listed := self._listed(name)) is not None]
         shipped = [record for record in found if record.origin == "shipped"]
         own = sorted((r for r in found if r.origin == "here"), key=lambda r: r.environment.created, reverse=True)
@@ -94,14 +94,14 @@ class BenchRecords:
             AppError: `not_found`: no such record or trace, or the file is missing.
         """
         listed = self._listed(record_id)
-        if listed is None or name not in listed.traces:  # never opens a path from a request
+        if listed is None or name not in listed.traces:  # a path from the request must not be opened
             raise refuse("not_found", "bench.no_trace", record_id=record_id[:60], name=name[:80])
         return self._path(record_id).parent / TRACES / name
 
     def _files(self) -> dict[str, Path]:
-        """Return every file that may be a record, by the id of the record."""
+        """Return all files that may be records, by record id."""
         files = {f"shipped-{path.stem}": path for path in sorted(self._shipped.glob("*.json"))}
-        files |= {f"here-{path.parent.name}": path for path in sorted(self._here.glob("*/*.json"))}
+        files |= {f"here-{path.parent.name}": path for path in sorted(self._own.glob("*/*.json"))}
         return {record_id: path for record_id, path in files.items() if _ID.fullmatch(record_id)}
 
     def _path(self, record_id: str) -> Path:
@@ -120,14 +120,14 @@ class BenchRecords:
         if path is None:
             return None
         with self._lock:
-            known = self._read.get(record_id)
-            if known is None or known[0] != stamp:
-                known = self._read[record_id] = stamp, _read(record_id, path)
-        listed = known[1]
+            cached = self._entries.get(record_id)
+            if cached is None or cached[0] != stamp:
+                cached = self._entries[record_id] = stamp, _read(record_id, path)
+        listed = cached[1]
         if listed is None:
             return None
-        here = [name for name in listed.traces if (path.parent / TRACES / name).is_file()]
-        return msgspec.structs.replace(listed, traces=here)
+        available = [name for name in listed.traces if (path.parent / TRACES / name).is_file()]
+        return msgspec.structs.replace(listed, traces=available)
 
 
 def _read(record_id: str, path: Path) -> Listed | None:
@@ -179,4 +179,4 @@ class BenchAnswer(TypedDict):
     records: list[Listed]
     can_run: bool
     keeps_records: bool
-    code: str  # `code_of_a_step`
+    code: str  # `step_code_hash`

@@ -1,4 +1,4 @@
-"""Benchmark runs for a page: one at a time, in a separate process, with progress sent to subscribed clients."""
+"""Benchmark runs of a server, one at a time, in a separate process. Their progress is sent to subscribed clients."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RunStatus(Struct, frozen=True, kw_only=True):
     done: int = 0
     total: int = 0
     seconds_left: float | None = None
-    error: str = ""  # why it failed, a sentence
+    error: str = ""  # sentence about the reason of a failure
 
 
 class BenchRuns:
@@ -57,7 +57,7 @@ class BenchRuns:
     what = app_sentence("what.bench")
 
     def __init__(self, data_dir: Path | None, emit: Emit, live: bool) -> None:
-        """`data_dir` None: records are deleted with the server. `live`: the server has a model."""
+        """`data_dir` None: records are deleted when the server ends. `live`: whether the server has a model."""
         self._temporary = tempfile.TemporaryDirectory(prefix="kvtheater-bench-") if data_dir is None else None
         self.folder = Path(self._temporary.name) if self._temporary else data_dir / "bench"  # type: ignore[operator]
         self.can_run, self.keeps_records = live, data_dir is not None
@@ -105,7 +105,7 @@ class BenchRuns:
         """Start a run.
 
         Raises:
-            AppError: `busy`: a run is active; `bad_request`: unknown scenario; `refused`: runs are not allowed.
+            AppError: `busy`: a run is active; `bad_request`: unknown scenario; `refused`: the server has no model.
         """
         if not self.can_run:
             raise refuse("refused", "model.none")
@@ -134,7 +134,7 @@ class BenchRuns:
         return self.status
 
     def stop(self) -> RunStatus:
-        """Stop the run after the current step; complete rounds are saved. No-op without a run."""
+        """Stop the run after the current step. Complete rounds are saved. No-op without a run."""
         with self._lock:
             if self._process is not None:
                 self._end_input(self._process)
@@ -142,7 +142,7 @@ class BenchRuns:
         return self.status
 
     def close(self, why: Closing) -> None:
-        """Stop the run at the end of the server."""
+        """Stop the run, since the server ends."""
         with self._lock:
             self._closed = True
             process, thread = self._process, self._thread
@@ -155,14 +155,14 @@ class BenchRuns:
             self._temporary.cleanup()
 
     def _new_folder(self, name: str) -> Path:
-        """Create a unique folder: another run, also of a server that shares the data, may begin in the same second."""
+        """Create a folder with a unique name, since another run or server may start a run in the same second."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for number in itertools.count(1):
             folder = self.folder / (name if number == 1 else f"{name}-{number}")
             with contextlib.suppress(FileExistsError):
                 folder.mkdir()
                 return folder
-        raise AssertionError("no end of numbers")
+        raise AssertionError("unreachable")
 
     def _read(self, process: subprocess.Popen[bytes], folder: Path) -> None:
         """Read the worker's messages until it ends."""
@@ -170,15 +170,15 @@ class BenchRuns:
         end: dict[str, Any] = {"failed": "it ended without a result; the server's terminal may have the error"}
         for line in process.stdout:
             try:
-                news = msgspec.json.decode(line, type=dict[str, Any])
+                message = msgspec.json.decode(line, type=dict[str, Any])
             except msgspec.DecodeError:
-                logger.warning("a benchmark said %r", line[:200])
+                logger.warning("unexpected output of a benchmark: %r", line[:200])
                 continue
-            if "record" in news or "failed" in news:
-                end = news
+            if "record" in message or "failed" in message:
+                end = message
                 continue
             with self._lock:
-                fields = {name: news[name] for name in RunStatus.__struct_fields__ if name in news}
+                fields = {name: message[name] for name in RunStatus.__struct_fields__ if name in message}
                 if latest_trace(folder / TRACES) is not None:
                     fields["session"] = PREFIX + folder.name
                 self._change(msgspec.structs.replace(self.status, **fields))

@@ -1,4 +1,4 @@
-"""Running benchmark as a session: the traces that its process writes, joined like a session's log."""
+"""Session of a running benchmark, whose log is the trace that the benchmark's process is writing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
 
 PREFIX = "bench-"
-PACE = 0.1  # seconds between checks of the files
+POLL_SECONDS = 0.1  # between checks of the files
 logger = logging.getLogger(__name__)
 
 
@@ -26,12 +26,12 @@ class GrowingTrace(TraceReader):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, verify=False)
-        self.damage = None  # the current end, not damage
+        self.damage = None  # an incomplete last frame is not damage here
         frames = [self._header_frame, *self._records, *self._captures.values(), *self._keyframes.values()]
         self._next: int = max(found.offset + found.length for found in frames)
 
     def refresh(self) -> bool:
-        """Index the frames written since; return whether there were any."""
+        """Index the frames written since the last call. Returns whether there were any."""
         fd = self._file.fileno()
         size, before = os.fstat(fd).st_size, self._next
         while self._next < size:
@@ -46,33 +46,30 @@ class GrowingTrace(TraceReader):
 
 
 class BenchSession(LogSession):
-    """Newest trace of a folder, as a read-only session.
-
-    The next trace is the next epoch.
-    """
+    """Read-only session of the newest trace of a folder. Each new trace begins a new epoch."""
 
     def __init__(self, session_id: str, first: Path, emit: Emit) -> None:
-        """`first`: a trace with a complete header. Raises TraceFormatError, OSError: it cannot be read."""
+        """`first`: a trace with a complete header. Raises TraceFormatError or OSError if it cannot be read."""
         self._folder, self._path = first.parent, first
         self._trace = GrowingTrace(first)
         super().__init__(session_id, OpenLog(0, self._trace), emit)
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, name=session_id, daemon=True)
+        self._is_closed = threading.Event()
+        self._thread = threading.Thread(target=self._poll, name=session_id, daemon=True)
         self._thread.start()
 
     def close(self, why: Closing) -> None:
-        """Stop watching and notify the viewers. Running reads are completed."""
-        self._over.set()
+        """Stop polling and notify the viewers. Waits for running reads."""
+        self._is_closed.set()
         self._thread.join()
         super().close(why)
 
-    def _look(self) -> None:
-        while not self._over.wait(PACE):
+    def _poll(self) -> None:
+        while not self._is_closed.wait(POLL_SECONDS):
             if self._trace.refresh():
                 self.wake()
             latest = latest_trace(self._folder)
             if latest is not None and latest != self._path:
-                with contextlib.suppress(TraceFormatError, OSError):  # no header yet: try again next time
+                with contextlib.suppress(TraceFormatError, OSError):  # the header is not written yet
                     trace = GrowingTrace(latest)
                     self._path, self._trace = latest, trace
                     self.switch_to(OpenLog(self.run.epoch + 1, trace))

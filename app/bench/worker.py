@@ -1,10 +1,11 @@
-"""Benchmark worker, a process of the server: `python -m app.bench.worker ORDER`.
+"""Benchmark process of the server: `python -m app.bench.worker ORDER`.
 
-In one process, the server's threads would share an interpreter with the timed code, and their CPU time could not be
-separated from the benchmark's. In another process they count as other programs: the record says how busy they were.
+In the server's process, the timed code would share an interpreter with the server's threads, whose CPU time could not
+be separated from the benchmark's. In a process of its own, the server counts as another program, whose CPU time is in
+the record.
 
-ORDER is JSON, an `Order`. Standard output has a line of JSON for each `Progress`, and at the end `{"record": path}` or
-`{"failed": sentence}`. The run stops when standard input ends: the server closes it to stop the run, or has ended.
+ORDER is an `Order` as JSON. Standard output gets a line of JSON for each `Progress`, and at the end `{"record": path}`
+or `{"failed": sentence}`. The run stops when standard input ends, which the server closes to stop the run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ TRACES = "traces"  # folder of a record's traces, beside the record
 
 
 class Order(Struct, frozen=True, kw_only=True):
-    """Job of a worker. `folder` receives the record and the traces of the warm-up."""
+    """Benchmark to run. The record and the traces of the warm-up are written to `folder`."""
 
     scenario: str
     folder: str
@@ -32,24 +33,24 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 def main(argument: str) -> int:
-    """Run the order. Returns exit status 0 if there is a record."""
+    """Run an `Order`. Returns exit status 0 if a record was written."""
     with os.fdopen(os.dup(1), "wb", buffering=0) as out:
         os.dup2(2, 1)  # other output goes to standard error
         return _work(msgspec.json.decode(argument, type=Order), out)
 
 
 def _work(order: Order, out: IO[bytes]) -> int:
-    def say(news: Any) -> None:
+    def send(message: Any) -> None:
         with contextlib.suppress(BrokenPipeError):
-            out.write(msgspec.json.encode(news) + b"\n")
+            out.write(msgspec.json.encode(message) + b"\n")
 
     stop = threading.Event()
 
-    def await_end() -> None:
+    def stop_with_input() -> None:
         sys.stdin.buffer.read()
         stop.set()
 
-    threading.Thread(target=await_end, daemon=True).start()
+    threading.Thread(target=stop_with_input, daemon=True).start()
     from engine.bench.errors import BenchError, Cancelled
     from engine.bench.record import write_record
     from engine.bench.runner import Runner
@@ -62,7 +63,7 @@ def _work(order: Order, out: IO[bytes]) -> int:
         record = Runner(
             scenario,
             rounds=order.rounds,
-            on_progress=say,
+            on_progress=send,
             cancelled=stop.is_set,
             traces=folder / TRACES,
             quiet_seconds=order.quiet_seconds,
@@ -71,12 +72,12 @@ def _work(order: Order, out: IO[bytes]) -> int:
         path = folder / f"{scenario.id}.json"
         write_record(record, path)
     except Cancelled:
-        say({"failed": "it was stopped before its first round was over"})
+        send({"failed": "it was stopped before the end of its first round"})
         return 130
     except (BenchError, ValueError, OSError) as error:  # ModelError is a ValueError
-        say({"failed": " ".join(str(error).split())})
+        send({"failed": " ".join(str(error).split())})
         return 1
-    say({"record": str(path)})
+    send({"record": str(path)})
     return 0
 
 

@@ -248,7 +248,7 @@ class ClassEvents:
             if course.at == question.item and not course.is_answered:
                 try:
                     course.answer(None)
-                    course.go_on()
+                    course.advance()
                 except LessonError as error:
                     raise refused(error) from error
                 lesson_session.show()

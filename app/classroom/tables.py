@@ -15,7 +15,7 @@ from pathlib import Path
 
 from app.classroom.polls import Answer
 from app.classroom.results import ClassResults, QuestionResult, display_names
-from engine.trace.export.tables import inert
+from engine.trace.export.tables import escape_formula
 
 _WORDS: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "results.json").read_text(encoding="utf-8"))
 
@@ -102,4 +102,4 @@ def _csv(head: Iterable[Cell], rows: Iterable[list[Cell]]) -> bytes:
 
 
 def _cell(cell: Cell) -> Cell:
-    return int(cell) if isinstance(cell, float) and cell.is_integer() else inert(cell)
+    return int(cell) if isinstance(cell, float) and cell.is_integer() else escape_formula(cell)

@@ -20,7 +20,7 @@ def add_api_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--api",
         action="store_true",
-        help="answer clients of OpenAI's API at /v1, in a session of their own, which the page shows as API",
+        help="serve OpenAI's API at /v1, in a separate session that the page shows as API",
     )
     group.add_argument(
         "--api-private",
@@ -50,13 +50,13 @@ def add_api_options(parser: argparse.ArgumentParser) -> None:
         help="maximum number of waiting requests per client; further ones are refused with 429 (default: %(default)s)",
     )
     group.add_argument(
-        "--api-max-tokens", type=int, metavar="N", help="maximum tokens of an answer (default: what fits)"
+        "--api-max-tokens", type=int, metavar="N", help="maximum tokens of an answer (default: as many as fit)"
     )
     group.add_argument("--api-deadline", type=float, metavar="SECONDS", help="time limit of a request (default: none)")
 
 
-def _origins(given: str) -> tuple[str, ...]:
-    origins = tuple(one.strip().lower().rstrip("/") for one in given.split(",") if one.strip())
+def _origins(text: str) -> tuple[str, ...]:
+    origins = tuple(one.strip().lower().rstrip("/") for one in text.split(",") if one.strip())
     for one in origins:
         if one != "*" and not re.fullmatch(r"https?://[^/?#\s]+", one):
             raise argparse.ArgumentTypeError(f"{one!r} is not an origin such as https://chat.example.org, nor *")
@@ -67,12 +67,12 @@ def api_settings(arguments: argparse.Namespace) -> ApiSettings | None:
     """Return the API settings; None without `--api`.
 
     Raises:
-        UserError: a value out of range, or a file of keys that cannot be read.
+        UserError: a value is out of range, or the file of keys cannot be read.
     """
     if not arguments.api:
         for name in ("api_private", "allowed_origins", "api_keys", "api_max_tokens", "api_deadline"):
             if vars(arguments)[name]:
-                raise UserError(f"--{name.replace('_', '-')} goes with --api")
+                raise UserError(f"--{name.replace('_', '-')} requires --api")
         return None
     for name in ("api_max_waiting", "api_max_tokens", "api_deadline"):
         value = vars(arguments)[name]

@@ -1,4 +1,4 @@
-"""`kvtheater attach`: the page over a running vLLM, which is only read."""
+"""`kvtheater attach`: the page over a running vLLM or SGLang, which is only observed."""
 
 from __future__ import annotations
 
@@ -25,38 +25,41 @@ def add_parser(commands: Any) -> None:
         """    "replay_endpoint": "tcp://*:5558"}'\n"""
         "SGLang publishes them with --kv-events-config\n"
         """  '{"publisher": "zmq", "endpoint": "tcp://*:5557", "replay_endpoint": "tcp://*:5558"}';\n"""
-        "its metrics do not report --block-size (its page size) and --num-blocks: give both.\n",
+        "its metrics report neither --block-size (its page size) nor --num-blocks: give both.\n",
     )
-    what = parser.add_argument_group("monitored server")
-    what.add_argument("--events", required=True, metavar="ADDRESS", help="address of its KV cache events")
-    what.add_argument(
+    group = parser.add_argument_group("monitored server")
+    group.add_argument("--events", required=True, metavar="ADDRESS", help="address of its KV cache events")
+    group.add_argument(
         "--replay",
         metavar="ADDRESS",
-        help="address that resends missed events; without it they are gaps, and earlier contents are unknown",
+        help="address that resends missed events; without it, missed events leave gaps, and earlier contents are "
+        "unknown",
     )
-    what.add_argument("--metrics", metavar="URL", help="its metrics, read once a second")
-    what.add_argument("--topic", default="", metavar="TEXT", help="topic of the events (default: all)")
-    what.add_argument(
+    group.add_argument("--metrics", metavar="URL", help="its metrics, read once a second")
+    group.add_argument("--topic", default="", metavar="TEXT", help="topic of the events (default: all)")
+    group.add_argument(
         "--rank", type=int, action="append", metavar="N", help="data-parallel rank, may be repeated (default: 0)"
     )
-    what.add_argument("--block-size", type=int, metavar="N", help="tokens per block (default: from the metrics)")
-    what.add_argument("--num-blocks", type=int, metavar="N", help="blocks of a rank's pool (default: from the metrics)")
-    what.add_argument(
+    group.add_argument("--block-size", type=int, metavar="N", help="tokens per block (default: from the metrics)")
+    group.add_argument(
+        "--num-blocks", type=int, metavar="N", help="blocks of a rank's pool (default: from the metrics)"
+    )
+    group.add_argument(
         "--wait",
         type=float,
         default=60.0,
         metavar="SECONDS",
         help="how long to wait for the metrics (default: %(default)s)",
     )
-    what.add_argument("--record", type=Path, metavar="FILE", help="write the log to this .kvtrace file")
-    what.add_argument(
+    group.add_argument("--record", type=Path, metavar="FILE", help="write the log to this .kvtrace file")
+    group.add_argument(
         "--max-log-mib",
         type=int,
         default=1024,
         metavar="N",
         help="size at which a new log begins, with the known contents, as FILE-2, FILE-3, ... (default: 1024)",
     )
-    what.add_argument("--keep", type=int, metavar="N", help="keep the last N recorded logs (default: all)")
+    group.add_argument("--keep", type=int, metavar="N", help="keep the last N recorded logs (default: all)")
     add_server_options(parser)
     parser.set_defaults(run=run)
 
@@ -82,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _options(arguments: argparse.Namespace) -> Any:
-    """Return the options of the attachment. Raises UserError: a number is out of range."""
+    """Return the options of the attachment. Raises UserError if a number is out of range."""
     from engine.observe.monitor.attachment import Attaching
 
     ranks = sorted(set(arguments.rank or [0]))
@@ -98,7 +101,7 @@ def _options(arguments: argparse.Namespace) -> Any:
     if not 0 <= arguments.wait < float("inf"):
         raise UserError(f"--wait must be at least 0, not {arguments.wait}")
     if arguments.record is not None and arguments.record.exists():
-        raise UserError(f"--record {arguments.record}: there is such a file already; choose another name")
+        raise UserError(f"--record {arguments.record} exists already; choose another name")
     return Attaching(
         events=arguments.events,
         replay=arguments.replay,

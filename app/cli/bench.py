@@ -28,29 +28,29 @@ def add_parser(commands: Any) -> None:
         "  kvtheater bench run --all\n"
         "  kvtheater bench compare before/ after/\n",
     )
-    what = bench.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_list(what)
-    _add_run(what)
-    _add_compare(what)
-    _add_report(what)
+    subcommands = bench.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_list(subcommands)
+    _add_run(subcommands)
+    _add_compare(subcommands)
+    _add_report(subcommands)
 
 
-def _add_list(what: Any) -> None:
-    parser = add_command(what, "list", "list the scenarios", "  kvtheater bench list\n")
+def _add_list(subcommands: Any) -> None:
+    parser = add_command(subcommands, "list", "list the scenarios", "  kvtheater bench list\n")
     parser.set_defaults(run=run_list)
 
 
-def _add_run(what: Any) -> None:
+def _add_run(subcommands: Any) -> None:
     parser = add_command(
-        what,
+        subcommands,
         "run",
-        "run scenarios and write a record of each; exit status 1 if the engine's outputs differ that should not",
+        "run scenarios and write a record of each; exit status 1 if the engine's tokens differ between variants",
         "  kvtheater bench run prefix-sharing\n"
         "  kvtheater bench run my-scenario.toml --out records/ --trace\n"
         "  kvtheater bench run --all\n",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="id of a scenario, or a .toml file")
-    parser.add_argument("--all", action="store_true", help="every shipped scenario")
+    parser.add_argument("--all", action="store_true", help="run every shipped scenario")
     parser.add_argument("--rounds", type=int, metavar="N", help="number of rounds (default: the scenario's)")
     parser.add_argument("--seed", type=int, metavar="N", help="random seed (default: the scenario's)")
     parser.add_argument("--only", metavar="IDS", help="run only these variants, separated by commas")
@@ -72,9 +72,9 @@ def _add_run(what: Any) -> None:
     parser.set_defaults(run=run_run)
 
 
-def _add_compare(what: Any) -> None:
+def _add_compare(subcommands: Any) -> None:
     parser = add_command(
-        what,
+        subcommands,
         "compare",
         "compare two records, or two folders of them; exit status 1 if something became worse",
         "  kvtheater bench compare engine/bench/results/guard.json new/guard.json --threshold 0.15\n"
@@ -87,9 +87,9 @@ def _add_compare(what: Any) -> None:
     parser.set_defaults(run=run_compare)
 
 
-def _add_report(what: Any) -> None:
+def _add_report(subcommands: Any) -> None:
     parser = add_command(
-        what,
+        subcommands,
         "report",
         "print records as Markdown",
         "  kvtheater bench report\n"
@@ -123,7 +123,7 @@ def run_list(_: argparse.Namespace) -> int:
 
 
 def run_run(arguments: argparse.Namespace) -> int:
-    """Run the scenarios, one record each; records finished before an interruption stay."""
+    """Run the scenarios, and write a record of each. An interruption does not lose earlier records."""
     scenarios = _scenarios(arguments)
     from engine.bench.environment import refusal
     from engine.bench.errors import BenchError, Cancelled
@@ -133,14 +133,14 @@ def run_run(arguments: argparse.Namespace) -> int:
 
     out: Path = arguments.out or _default_out(arguments)
     with file_errors("write to", out):
-        out.mkdir(parents=True, exist_ok=True)  # report it now, not after minutes of measuring
+        out.mkdir(parents=True, exist_ok=True)  # fails now, not after minutes of measuring
     sound = True
     for scenario in scenarios:
-        if arguments.all and (why := refusal(scenario)) is not None:
-            say(f"{scenario.id} is skipped: {why.en}", to=sys.stderr)
+        if arguments.all and (reason := refusal(scenario)) is not None:
+            say(f"{scenario.id} is skipped: {reason.en}", to=sys.stderr)
             continue
-        for reading in _readings(scenario):
-            say(reading)
+        for line in _request_files(scenario):
+            say(line)
         with BenchProgress() as bar:
             runner = Runner(
                 scenario,
@@ -161,19 +161,19 @@ def run_run(arguments: argparse.Namespace) -> int:
                 raise UserError(str(error)) from error
         path = out / f"{scenario.id}.json"
         if not record.complete and path.exists():
-            path = out / f"{scenario.id}-stopped.json"  # an incomplete record replaces no complete one
+            path = out / f"{scenario.id}-stopped.json"  # an incomplete record must not replace a complete one
         with file_errors("write", path):
             write_record(record, path)
         say(str(path) + ("" if record.complete else f" (stopped after {record.rounds} rounds)"))
         say(*summary([record]).split("\n"))
-        sound &= _tell_problems(record)
+        sound &= _print_problems(record)
         if not record.complete:
             return 130
     return 0 if sound else 1
 
 
-def _readings(scenario: Scenario) -> list[str]:
-    """Return how the scenario's own files of requests are read, a sentence for each."""
+def _request_files(scenario: Scenario) -> list[str]:
+    """Return a description of each request file that is not shipped: which columns are read, and how."""
     from engine.bench.errors import BenchError
     from engine.bench.request_files import read_requests
     from engine.bench.scenario import workloads_of
@@ -188,23 +188,24 @@ def _readings(scenario: Scenario) -> list[str]:
         ]
 
 
-def _tell_problems(record: Record) -> bool:
+def _print_problems(record: Record) -> bool:
     """Print the caveats of the figures. Returns whether all outputs were as expected."""
-    where = record.environment
-    if not where.quiet or (where.busy_cpus or 0) > 0.1:
-        say(f"the machine was not quiet: other programs used {where.busy_cpus} CPUs on average", to=sys.stderr)
+    environment = record.environment
+    if not environment.quiet or (environment.busy_cpus or 0) > 0.1:
+        busy = f"other programs used {environment.busy_cpus} CPUs on average"
+        say(f"the machine was not quiet: {busy}", to=sys.stderr)
     sound = True
     for point in record.points:
         if point.failed:
             say(f"{point.variant} at {point.at} did not run: {point.failed}", to=sys.stderr)
         if point.tokens_identical is False:
-            say(f"{point.variant} at {point.at} gave other tokens than the reference", to=sys.stderr)
+            say(f"{point.variant} at {point.at} computed other tokens than the reference", to=sys.stderr)
             sound &= point.variant in record.peers  # a peer may compute other tokens
     return sound
 
 
 def run_compare(arguments: argparse.Namespace) -> int:
-    """1 when a figure became worse past the threshold, a point was lost, or the two have nothing in common."""
+    """Print the differences. Exit status 1 if a figure is worse by more than the threshold, or a point is missing."""
     from engine.bench.compare import THRESHOLD, compare, lost_points
     from engine.bench.errors import BenchError
     from engine.bench.record import read_records
@@ -293,8 +294,8 @@ def _scenarios(arguments: argparse.Namespace) -> list[Scenario]:
 
 
 def _default_out(arguments: argparse.Namespace) -> Path:
-    """Return the default folder: that of the shipped records only for a run that could replace one, with a shipped
-    scenario and all of its rounds.
+    """Return the default folder: in a checkout, that of the shipped records, if all scenarios are shipped ones and
+    unchanged.
     """
     from engine.bench.environment import ROOT
     from engine.bench.record import RESULTS
@@ -308,7 +309,7 @@ def _command(scenario: Scenario, arguments: argparse.Namespace) -> str:
     """Return the command that runs this scenario in the same way."""
     words: list[str] = ["kvtheater", "bench", "run"]
     own = (Path(name).name for name in arguments.names if name.endswith(f"{scenario.id}.toml"))
-    words.append(next(own, scenario.id))  # a record does not contain a user's paths
+    words.append(next(own, scenario.id))  # a record must not contain a user's paths
     for option in ("rounds", "seed", "only"):
         value = getattr(arguments, option)
         if value is not None:

@@ -1,4 +1,4 @@
-"""Progress of a benchmark on standard error, and interruption without loss of measurements."""
+"""Progress of a benchmark on standard error, and its interruption without loss of measurements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class BenchProgress:
-    """Progress bar with the time left on a terminal, otherwise a line per round.
+    """Progress of a benchmark: a bar with the remaining time on a terminal, otherwise a line per round.
 
     Ctrl-C and SIGTERM stop the benchmark between two steps.
     """
@@ -52,7 +52,7 @@ class BenchProgress:
             self._bar.stop()
 
     def interrupted(self) -> bool:
-        """Return whether Ctrl-C was pressed."""
+        """Return whether Ctrl-C or SIGTERM was received."""
         return self._stop
 
     def _interrupt(self, *_: object) -> None:

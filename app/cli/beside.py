@@ -27,9 +27,9 @@ def add_parser(commands: Any) -> None:
         "run the same requests with this engine and with vLLM; exit status 1 if an operation differs",
         "  kvtheater beside requests.jsonl --python vllm-env/bin/python --num-blocks 24 --block-size 32 -o both\n"
         "  kvtheater replay both            both runs in the page; Compare shows them side by side\n\n"
-        """a line of the file: {"prompt": "Once upon a time", "max_tokens": 40}, and where it matters "priority",\n"""
-        """  "at_step" (it comes before that step), "ignore_eos", "request_id"; a prompt may be token ids\n"""
-        "on a GPU each of the two takes half of the memory unless --gpu-memory-utilization says otherwise\n",
+        """a line of the file: {"prompt": "Once upon a time", "max_tokens": 40}; optional keys: "priority",\n"""
+        """  "at_step" (arrives before that step), "ignore_eos", "request_id"; a prompt may be token ids\n"""
+        "on a GPU each engine takes half of the memory unless --gpu-memory-utilization is set\n",
     )
     parser.add_argument("requests", type=Path, metavar="REQUESTS", help="file of requests as JSON lines")
     parser.add_argument(
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     folder: Path = arguments.out
     paths = [folder / OURS, folder / THEIRS]
     if not arguments.force and any(path.exists() for path in paths):
-        raise UserError(f"{folder} has such traces already; choose another folder, or --force to overwrite them")
+        raise UserError(f"{folder} has {OURS} or {THEIRS} already; choose another folder, or --force to overwrite them")
     try:
         requests = requests_in(arguments.requests)
         folder.mkdir(parents=True, exist_ok=True)
@@ -111,5 +111,5 @@ def _difference_lines(first: OpDifference, answer: Answer) -> list[str]:
 
 def _words(voice: Voice, op: Op | None) -> str:
     return (
-        "nothing more in this record" if op is None else f"{op.__struct_config__.tag}: {voice.tell(op, None, 'long')}"
+        "nothing more in this record" if op is None else f"{op.__struct_config__.tag}: {voice.render(op, None, 'long')}"
     )

@@ -1,4 +1,4 @@
-"""`kvtheater doctor`: the facts that a bug report needs, on one screen."""
+"""`kvtheater doctor`: facts for a bug report, on one screen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "doctor",
-        "show what a bug report needs: versions, machine, compilers, folders, ports",
+        "show facts for a bug report: versions, machine, compilers, folders, ports",
         "  kvtheater doctor\n  kvtheater doctor --json\n",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the facts. The home folder is replaced by ~, and its name is removed from other paths."""
+    """Print the facts. The home folder is replaced by ~, and its name in other paths by USER."""
     if sys.stderr.isatty():
         say("inspecting this machine; importing torch and loading the bundled model takes seconds", to=sys.stderr)
     found = {name: _gathered(gather) for name, gather in PARTS.items()}
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _gathered(gather: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the facts, or the error on gathering them, which belongs in a bug report too."""
+    """Return the facts, or the error on gathering them, since a bug report needs that too."""
     try:
         return gather()
     except Exception as error:  # a broken torch may raise anything
@@ -101,7 +101,7 @@ def _folder_rows(part: dict[str, Any]) -> dict[str, str]:
     def described(one: dict[str, Any]) -> str:
         size = "" if one["bytes"] is None else f"{_size(one['bytes'])}, "
         return f"{one['path']}: {size}{_size(one['free_bytes'])} free" + (
-            "" if one["is_writable"] else ", nothing can be written there"
+            "" if one["is_writable"] else ", not writable"
         )
 
     return {name: described(one) for name, one in part.items()}
@@ -118,7 +118,7 @@ SHOWN: dict[str, Callable[[dict[str, Any]], str | dict[str, str]]] = {
     "memory": _memory,
     "torch": _torch,
     "compilers": lambda part: {f"{name} compiler": text or "none found" for name, text in part.items()},
-    "compiled pass": lambda part: "there" if part["is_there"] else f"not there: {part['why']}",
+    "compiled pass": lambda part: "available" if part["is_there"] else f"unavailable: {part['why']}",
     "folders": _folder_rows,
     "ports": _ports_row,
     "environment": lambda part: ", ".join(f"{name}={text}" for name, text in part.items()) or "nothing set",
@@ -130,7 +130,7 @@ def _size(num_bytes: int) -> str:
 
 
 def _without_home(value: Any) -> Any:
-    """Return texts with the home folder as ~, and its name left out of other paths, as /scratch/ann."""
+    """Return texts with ~ for the home folder and USER for its name in other paths: /scratch/ann is /scratch/USER."""
     if isinstance(value, dict):
         return {name: _without_home(one) for name, one in value.items()}
     if isinstance(value, list):

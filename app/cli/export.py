@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from app.cli.options import UserError, add_command, file_errors, user_errors, write_whole
+from app.cli.options import UserError, add_command, file_errors, user_errors, write_atomically
 from app.cli.reading import damage_status, open_trace
 from app.cli.terminal import say
 
@@ -32,7 +32,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Export. 0 when the trace is sound, 1 when it is damaged (what came before the damage is in the page)."""
+    """Export. Exit status 0 if the trace is sound, 1 if it is damaged (the part before the damage is exported)."""
     if arguments.site is not None:
         return _export_site(arguments)
     if arguments.file is None:
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"{output} exists already; choose another name, or --force to overwrite it")
     with user_errors(TooLarge, of=path), open_trace(path) as log:
         page, damage = export_page(log), log.damage
-    write_whole(output, page)
+    write_atomically(output, page)
     say(f"{output}: {len(page):,} bytes")
     return damage_status(path, damage)
 
@@ -53,24 +53,25 @@ def run(arguments: argparse.Namespace) -> int:
 def _export_site(arguments: argparse.Namespace) -> int:
     folder: Path = arguments.site.resolve()
     if arguments.file is not None:
-        raise UserError("a site has the recordings that come with the program: leave FILE out")
+        raise UserError("--site exports the shipped recordings; omit FILE")
     from app.site.export import is_site, write_site
 
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         if not is_site(folder):
-            raise UserError(f"{folder} holds something that is no site; choose another name")
+            raise UserError(f"{folder} exists and is not a site; choose another name")
         if not arguments.force:
-            raise UserError(f"{folder} holds a site already; choose another name, or --force to replace it")
+            raise UserError(f"{folder} has a site already; choose another name, or --force to replace it")
     from engine.model.loader import load_model
     from engine.model.shipped import BUNDLED
 
     with file_errors("write", folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", suffix=".part", dir=folder.parent) as beside:
-            write_site(Path(beside) / "new", load_model(BUNDLED), arguments.url, say)
+        with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", suffix=".part", dir=folder.parent) as name:
+            new, old = Path(name) / "new", Path(name) / "old"
+            write_site(new, load_model(BUNDLED), arguments.url, say)
             if folder.exists():
-                folder.rename(Path(beside) / "old")
-            (Path(beside) / "new").rename(folder)
+                folder.rename(old)
+            new.rename(folder)
     files = [path for path in folder.rglob("*") if path.is_file()]
     say(f"{folder}: {len(files)} files, {sum(path.stat().st_size for path in files):,} bytes")
     return 0

@@ -1,4 +1,4 @@
-"""`kvtheater generate`: a prompt's continuation on standard output, and its trace in a file."""
+"""`kvtheater generate`: print a prompt's continuation, and write a trace of the run."""
 
 from __future__ import annotations
 
@@ -51,44 +51,44 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Generate; records written before an interruption stay."""
+    """Generate. After an interruption, the trace has the records until then."""
     sampling = sampling_params(arguments)
     record: Path | None = arguments.record
     if record and record.exists() and not arguments.force:
         raise UserError(f"{record} exists already; choose another name, or --force to overwrite it")
     if engine_config(arguments).num_instances:
-        raise UserError("kvtheater generate runs one engine; several are for kvtheater serve")
+        raise UserError("kvtheater generate runs one instance; kvtheater serve runs several")
     model = load(arguments.model, arguments.dtype, arguments.device, ServerSettings())
     with user_errors(ValueError), file_errors("write", record):  # ConfigError
         engine = model.build(engine_config(arguments), record)
     try:
         if record is None:
-            engine.stop_captures()  # no reader would ever see them
+            engine.stop_captures()  # the log is deleted unread
         with user_errors(ValueError):  # RequestError
             (request,) = engine.submit([SubmittedPrompt(text=model.normalize(arguments.prompt))], sampling)
-        max_tokens = sampling.max_tokens or _most(engine, request.num_prompt_tokens)
+        max_tokens = sampling.max_tokens or _max_tokens(engine, request.num_prompt_tokens)
         try:
             _generate(engine, max_tokens, sampling.num_sequences)
         except DiskFull as error:
-            hint = f"{record} holds the {len(engine.log)} records before" if record else "give the system's folder room"
+            hint = f"{record} has the {len(engine.log)} earlier records" if record else "free space for temporary files"
             raise UserError(f"the log cannot be written: {error}; {hint}") from error
     finally:
         engine.close()
     return 0
 
 
-def _most(engine: EngineLike, num_prompt_tokens: int) -> int:
-    """Return the maximum of generated tokens, from the submission's record."""
+def _max_tokens(engine: EngineLike, num_prompt_tokens: int) -> int:
+    """Return the maximum number of generated tokens, from the submission's record."""
     for op in engine.log.record(0).ops:
-        if (most := getattr(op, "max_tokens", None)) is not None:
-            return int(most)
+        if (limit := getattr(op, "max_tokens", None)) is not None:
+            return int(limit)
     return num_prompt_tokens
 
 
 def _generate(engine: EngineLike, max_tokens: int, num_sequences: int) -> None:
-    """Print the text: a single output while it is generated, several at the end, best first.
+    """Generate, and print the text: a single sequence while it is generated, several at the end, best first.
 
-    Progress is printed to standard error if that is a separate terminal.
+    Progress is shown on standard error if that is a terminal and standard output is not.
     """
     started = time.perf_counter()
     tokens = 0
@@ -98,8 +98,8 @@ def _generate(engine: EngineLike, max_tokens: int, num_sequences: int) -> None:
             try:
                 record = engine.step()
                 assert record is not None, "one engine"
-            except OSError as error:  # of the log; errors of standard output are handled elsewhere
-                sys.stdout.write("\n")  # after the text so far
+            except OSError as error:  # from writing the log
+                sys.stdout.write("\n")  # end the line of generated text
                 raise DiskFull(error.strerror or error) from error
             texts.read(record)
             tokens += len(record.outputs)
@@ -122,14 +122,14 @@ class DiskFull(Exception):
 
 
 class Texts:
-    """The texts of one request's sequences, from its records."""
+    """Texts of one request's sequences, collected from records."""
 
     def __init__(self) -> None:
         self._texts: dict[int, str] = {}
         self._rank: Rank | None = None
 
     def read(self, record: StepRecord) -> None:
-        """Read a step's record. A fork begins with its parent's text as it was before the step."""
+        """Read a step's record. A forked sequence begins with its parent's text before the step."""
         for op in record.ops:
             if isinstance(op, Fork):
                 self._texts[op.seq_id] = self._texts.get(op.parent_seq_id, "")
@@ -139,7 +139,7 @@ class Texts:
             self._texts[output.seq_id] = self._texts.get(output.seq_id, "") + output.text
 
     def best(self) -> list[tuple[float, str]]:
-        """Return score and text of the returned sequences, best first; none before the request is done."""
+        """Return score and text of the returned sequences, best first; [] before the request has finished."""
         if self._rank is None:
             return []
         ranked = zip(self._rank.scores, self._rank.seq_ids, strict=True)
@@ -148,7 +148,7 @@ class Texts:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Yield a function that updates a bar with the time left, if the text is not running over the same terminal."""
+    """Yield a function that updates a progress bar; a no-op if the text is printed on the terminal."""
     if not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda done: None
         return

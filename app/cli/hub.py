@@ -1,4 +1,4 @@
-"""The Hugging Face hub as a source of a model: the line printed before a request; offline behavior."""
+"""The Hugging Face hub as the source of a model: a message before requests, and offline mode without a network."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from urllib.request import getproxies
 from app.cli.terminal import say
 
 
-def ask_hub(name: str) -> None:
+def prepare_hub(name: str) -> None:
     """Prepare this process for a model that only the hub can have; no-op for other names.
 
-    Prints a line at once. Without a network the hub's packages look in their cache alone: otherwise they would retry
-    each file for 25 s. Call it before anything imports them.
+    Prints a message. Without a network, sets the hub's packages to offline mode: otherwise they would retry each file
+    for 25 s. Call this before they are imported.
     """
     if name.startswith((".", "/", "~")) or name.count("/") > 1 or Path(name).exists():
         return
-    # a failing hub is reported in one sentence, not retry by retry
+    # a failing hub is reported in one sentence; do not log every retry
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
-    doing = "asking the Hugging Face hub"
+    action = "requesting it from the Hugging Face hub"
     if not _resolves():
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
-        doing = "without a network only the Hugging Face hub's cache on this machine may have it"
-    say(f"kvtheater: {name} is not a folder here; {doing}", to=sys.stderr)
+        action = "without a network, only the Hugging Face hub's cache on this machine is searched"
+    say(f"kvtheater: {name} is not a folder here; {action}", to=sys.stderr)
     sys.stderr.flush()
 
 
 def _resolves() -> bool:
-    """Return whether this machine finds the hub's address, or leaves that to a proxy."""
+    """Return whether the hub's address resolves; True with a proxy, which resolves it."""
     if getproxies():
         return True
     try:

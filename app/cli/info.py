@@ -1,4 +1,4 @@
-"""`kvtheater info`: a model's facts and what a token costs in the cache."""
+"""`kvtheater info`: a model's facts, and the bytes that it caches per token."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print them."""
+    """Print the facts."""
     model = load(arguments.model, arguments.dtype, arguments.device, ServerSettings())
     facts, machine = model.facts, model.machine
     if arguments.json:
@@ -54,9 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     windows = sorted({w for w in facts.sliding_windows if w is not None})
     stored = [("weights", model.stored)] if model.stored else []
-    without = not_served(facts, model.dropped)
+    missing = not_served(facts, model.dropped)
     shapes = kv_shapes(facts)
-    kv_heads, head_dims = _either(shape[0] for shape in shapes), _either(shape[1] for shape in shapes)
+    kv_heads, head_dims = _distinct(shape[0] for shape in shapes), _distinct(shape[1] for shape in shapes)
     rows = [
         ("model", f"{facts.name} ({facts.architecture}, {facts.num_params:,} parameters, {_dtype(facts)})"),
         *stored,
@@ -65,8 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
         ("positions", f"{facts.max_position:,}" + (f", sliding windows {windows}" if windows else "")),
         ("vocabulary", f"{facts.vocab_size:,}"),
         ("cache", cache_by_layer(facts, model.kv_bytes_per_token)),
-        *([("without", without)] if without else []),
-        ("served", model.compared()),
+        *([("without", missing)] if missing else []),
+        ("served", model.comparison()),
         ("device", f"{machine.device} ({machine.processor}, {machine.num_threads} threads)"),
         ("versions", ", ".join(f"{k} {v}" for k, v in {"kvtheater": __version__, **machine.versions}.items())),
     ]
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _either(sizes: Iterable[int]) -> str:
+def _distinct(sizes: Iterable[int]) -> str:
     return " or ".join(map(str, dict.fromkeys(sizes)))
 
 

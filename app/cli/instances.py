@@ -17,21 +17,19 @@ if TYPE_CHECKING:
     from engine.cluster.messages import ModelSource
     from engine.cluster.worker_process import Workers
 
-SPARE = 1  # runs beside the first that may have processes, too; further ones share one thread
+SPARE = 1  # further runs with processes; all others share one thread
 
 
 def served_config(arguments: argparse.Namespace) -> EngineConfig:
-    """Return the default configuration of runs. A server's several instances are processes, unless configured
-    otherwise.
-    """
-    is_open = arguments.instances is None
+    """Return the default configuration of runs. Several instances are processes unless --instances is set."""
+    is_unset = arguments.instances is None
     arguments.instances = arguments.instances or "thread"
     config = engine_config(arguments)
-    return replace(config, instances="process") if is_open and config.num_instances else config
+    return replace(config, instances="process") if is_unset and config.num_instances else config
 
 
 def add_ray_option(group: Any) -> None:
-    """`--ray-address`."""
+    """Add `--ray-address`."""
     group.add_argument(
         "--ray-address",
         metavar="ADDRESS",
@@ -53,29 +51,29 @@ def _ray_workers(source: ModelSource, address: str | None, most: int) -> Workers
 
 @contextlib.contextmanager
 def worker_processes(config: EngineConfig, address: str | None) -> Iterator[Callable[[ModelSource], Workers] | None]:
-    """Yield a factory of workers by model source; None: this server runs no processes. All are ended at the end.
+    """Yield a factory of worker pools by model source, or None if this server runs no processes. Closes all pools.
 
-    `address`: of a Ray cluster.
+    `address`: the Ray cluster's.
 
     Raises:
-        UserError: Ray is configured, and is not installed.
+        UserError: Ray is configured but not installed.
     """
     if not config.num_instances or config.instances == "thread":
         yield None
         return
     if config.instances == "ray" and importlib.util.find_spec("ray") is None:
         raise UserError("--instances ray needs the package ray: pip install 'kvtheater[ray]'")
-    made: dict[ModelSource, Workers] = {}
-    # an actor for which there is no processor would be waited for without end
+    pools: dict[ModelSource, Workers] = {}
+    # Ray waits forever for an actor for which it has no free processor, so there are no spare ones
     most = config.num_instances if config.instances == "ray" else (1 + SPARE) * config.num_instances
 
     def workers_of(source: ModelSource) -> Workers:
-        if source not in made:
-            made[source] = _ray_workers(source, address, most) if config.instances == "ray" else _workers(source, most)
-        return made[source]
+        if source not in pools:
+            pools[source] = _ray_workers(source, address, most) if config.instances == "ray" else _workers(source, most)
+        return pools[source]
 
     try:
         yield workers_of
     finally:
-        for workers in made.values():
+        for workers in pools.values():
             workers.close()

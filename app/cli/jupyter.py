@@ -14,9 +14,9 @@ START_SECONDS = 60.0
 
 
 def server_proxy() -> dict[str, Any]:
-    """Return how Jupyter starts a server for its user, and what it shows of it.
+    """Return the command with which Jupyter starts a server for its user, and the launcher's title and icon.
 
-    Every request that passes Jupyter gets the server's token; other users of the machine reach the port and have none.
+    Jupyter adds the server's token to every request. Other users of the machine can reach the port, but lack the token.
     """
     token = secrets.token_urlsafe(24)
     return {

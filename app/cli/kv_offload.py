@@ -1,4 +1,4 @@
-"""Options of the store under the pools, and the store itself for the server's lifetime."""
+"""Options of the offload tiers below the pools, and the tiers themselves for the server's lifetime."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def add_kv_offload_options(parser: argparse.ArgumentParser) -> None:
-    """`--kv-offload-cpu` and `--kv-offload-disk`."""
-    group = parser.add_argument_group("kv offload", "store full blocks outside the pool too, shared by all runs")
-    group.add_argument("--kv-offload-cpu", metavar="SIZE", help="CPU memory for blocks, as 1GiB (default: none)")
+    """Add `--kv-offload-cpu` and `--kv-offload-disk`."""
+    group = parser.add_argument_group("kv offload", "also store full blocks outside the pool, shared by all runs")
+    group.add_argument("--kv-offload-cpu", metavar="SIZE", help="CPU memory for blocks, such as 1GiB (default: none)")
     group.add_argument(
         "--kv-offload-disk",
         metavar="DIR:SIZE",
@@ -29,17 +29,17 @@ def add_kv_offload_options(parser: argparse.ArgumentParser) -> None:
 
 @contextlib.contextmanager
 def kv_offload(arguments: argparse.Namespace) -> Iterator[Tiers | None]:
-    """Yield the configured store; pending blocks are written at the end.
+    """Yield the configured tiers, or None. At the end, pending blocks are written.
 
     Raises:
-        UserError: an option cannot be read, or the folder cannot be used.
+        UserError: an option is invalid, or the folder cannot be used.
     """
     cpu, disk = arguments.kv_offload_cpu, arguments.kv_offload_disk
     if cpu is None and disk is None:
         yield None
         return
     if disk is not None and arguments.api_private:
-        raise UserError("--kv-offload-disk keeps what prompts left in the cache on disk, and --api-private nothing")
+        raise UserError("--kv-offload-disk stores the cache of prompts on disk, which --api-private forbids")
     with user_errors(SettingError, of="--kv-offload"):
         cpu_bytes = None if cpu is None else parse_size(cpu)
         disk_setting = None if disk is None else parse_disk(disk)

@@ -28,7 +28,7 @@ sampling = {{ max_tokens = 8, ignore_eos = true }}
 ## start
 
 ::: en
-The prompt stands here. Nothing has been computed yet.
+This is the prompt. Nothing has been computed yet.
 :::
 
 ::: zh
@@ -75,7 +75,7 @@ def add_parser(commands: Any) -> None:
         "  kvtheater lesson export pages -o pages.html    one HTML file that needs no server\n"
         "  kvtheater lesson record -o recorded && kvtheater replay --lessons recorded    without a model\n",
     )
-    actions = parser.add_subparsers(title="what to do", metavar="ACTION", required=True)
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="list the shipped lessons, and those of a folder")
     listing.add_argument("--lessons", type=Path, metavar="DIR", help="folder of your own lessons")
     listing.set_defaults(run=run_list)
@@ -108,7 +108,7 @@ def run_check(arguments: argparse.Namespace) -> int:
     """Check lessons; exit status 1 if one has an error."""
     from app.lessons.catalogue import shipped_folder
 
-    paths = [found for given in arguments.file or [shipped_folder()] for found in _lessons_at(given)]
+    paths = [file for path in arguments.file or [shipped_folder()] for file in _lessons_at(path)]
     if not paths:
         raise UserError("there is no lesson to check")
     return max(_check_one(path) for path in paths)
@@ -134,7 +134,7 @@ def run_new(arguments: argparse.Namespace) -> int:
 
 def _check_one(path: Path) -> int:
     from app.ground.settings import ServerSettings
-    from app.lessons.check import check, seen_otherwise
+    from app.lessons.check import changed_prompts, check
     from app.lessons.pace import minutes, minutes_more
     from app.lessons.parse import read_lesson
     from app.models.live_engine import engine_builder
@@ -142,12 +142,12 @@ def _check_one(path: Path) -> int:
     from engine.model.loader import load_model
     from engine.setup.machine import measure_roofs
 
-    most, builders = ServerSettings().max_pool_bytes, {}
+    max_bytes, builders = ServerSettings().max_pool_bytes, {}
     try:
         lesson = read_lesson(path)
         for name in lesson.models:
             model = load_model(name)
-            builders[name] = engine_builder(model, most)
+            builders[name] = engine_builder(model, max_bytes)
     except LessonError as error:
         say(f"{path}:{error.line}: {error.sentence}")
         return 1
@@ -157,22 +157,22 @@ def _check_one(path: Path) -> int:
         raise UserError(f"{path}: its model {name}: {error}") from error
     if lesson.wants_roofs:
         measure_roofs(model.device, model.dtype)
-    for note in seen_otherwise(lesson):
+    for note in changed_prompts(lesson):
         say(f"{path}:{note.line}: {note.sentence}")
-    found = check(lesson, builders.__getitem__)
-    for wrong in found:
-        say(f"{path}:{wrong.line}: {wrong.sentence}")
-    if not found:
+    errors = check(lesson, builders.__getitem__)
+    for found in errors:
+        say(f"{path}:{found.line}: {found.sentence}")
+    if not errors:
         more = f", and {minutes_more(lesson):.0f} more if there is time" if lesson.num_optional else ""
         say(f"{path}: valid in {', '.join(lesson.languages)}; takes about {minutes(lesson):.0f} min{more}")
-    return 1 if found else 0
+    return 1 if errors else 0
 
 
 def _lessons_at(path: Path) -> list[Path]:
     return lesson_files(path) if path.is_dir() else [path]
 
 
-def _folder(given: Path | None) -> Path | None:
-    if given is not None and not given.is_dir():
-        raise UserError(f"{given} is no folder")
-    return given
+def _folder(path: Path | None) -> Path | None:
+    if path is not None and not path.is_dir():
+        raise UserError(f"{path} is not a folder")
+    return path

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli.options import UserError, file_errors, user_errors, write_whole
+from app.cli.options import UserError, file_errors, user_errors, write_atomically
 from app.cli.terminal import say
 from app.lessons.catalogue import Catalogue, lesson_files
 from app.lessons.lesson import Lesson, LessonError
@@ -37,16 +37,16 @@ def run_export(arguments: argparse.Namespace) -> int:
     from app.lessons.transcript import lesson_page
     from app.page.onefile import TooLarge
 
-    lesson = _found(arguments.lesson)
+    lesson = _lesson_named(arguments.lesson)
     output: Path = arguments.out or Path(f"{lesson.id}.html")
     if output.exists() and not arguments.force:
         raise UserError(f"{output} exists already; choose another name, or --force to overwrite it")
-    wanted = arguments.language
-    if wanted and wanted not in lesson.languages:
-        raise UserError(f"{lesson.id} is written in {', '.join(lesson.languages)}, not in {wanted!r}")
+    language = arguments.language
+    if language and language not in lesson.languages:
+        raise UserError(f"{lesson.id} is written in {', '.join(lesson.languages)}, not in {language!r}")
     with user_errors(TooLarge, of=lesson.id):
-        page = lesson_page(_recorded(lesson, [wanted] if wanted else lesson.languages))
-    write_whole(output, page)
+        page = lesson_page(_recorded(lesson, [language] if language else lesson.languages))
+    write_atomically(output, page)
     say(f"{output}: {len(page):,} bytes")
     return 0
 
@@ -56,8 +56,8 @@ def run_record(arguments: argparse.Namespace) -> int:
     from app.lessons.catalogue import shipped_folder
     from app.lessons.transcript import write_recorded
 
-    given = arguments.lesson or [str(shipped_folder())]
-    for lesson in [one for name in given for one in _all(name)]:
+    names = arguments.lesson or [str(shipped_folder())]
+    for lesson in [one for name in names for one in _lessons_named(name)]:
         for recorded in _recorded(lesson, lesson.languages):
             with file_errors("write", arguments.out):
                 write_recorded(recorded, arguments.out)
@@ -67,24 +67,24 @@ def run_record(arguments: argparse.Namespace) -> int:
 
 
 def _recorded(lesson: Lesson, languages: list[str]) -> list[Recorded]:
-    from app.lessons.recording import recorded_by
+    from app.lessons.recording import record_lesson
     from engine.model.errors import ModelError
 
     try:
-        return recorded_by(lesson, languages)
+        return record_lesson(lesson, languages)
     except ModelError as error:
-        raise UserError(f"{lesson.path}: a model of it: {error}") from error
+        raise UserError(f"{lesson.path}: cannot load the lesson's model: {error}") from error
     except LessonError as error:
         raise UserError(f"{lesson.path}:{error.line}: {error.sentence}") from error
 
 
-def _all(name: str) -> list[Lesson]:
+def _lessons_named(name: str) -> list[Lesson]:
     path = Path(name)
-    return [_read(file) for file in lesson_files(path)] if path.is_dir() else [_found(name)]
+    return [_read(file) for file in lesson_files(path)] if path.is_dir() else [_lesson_named(name)]
 
 
-def _found(name: str) -> Lesson:
-    """Return a shipped lesson by its id, or one in a file."""
+def _lesson_named(name: str) -> Lesson:
+    """Return the shipped lesson with this id, or the lesson in this file."""
     if lesson := Catalogue().get(name):
         return lesson
     path = Path(name)

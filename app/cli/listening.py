@@ -1,4 +1,4 @@
-"""Shared code of `serve` and `replay`: the server's options, and serving until it is stopped."""
+"""Shared code of the commands that serve: a server's options, its socket, and serving until it is stopped."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ TOKEN_VARIABLE = "KVTHEATER_TOKEN"
 
 
 def add_server_options(parser: argparse.ArgumentParser, default_host: str | None = "127.0.0.1") -> Any:
-    """Add the options for address and recordings. Returns the group, for more of them.
+    """Add the options of address and recordings. Returns their group, to which the caller may add others.
 
-    `default_host` None: the command itself checks whether an address was given.
+    `default_host` None: the caller chooses the address if --host is not set.
     """
     group = parser.add_argument_group("server")
     group.add_argument("--host", default=default_host, help="address to listen on (default: 127.0.0.1)")
@@ -58,8 +58,8 @@ def add_server_options(parser: argparse.ArgumentParser, default_host: str | None
         type=_names,
         default=(),
         metavar="NAME,…",
-        help="further host names of the server, for example host.docker.internal (* for any, which lets pages of other "
-        "sites reach the server by DNS rebinding)",
+        help="additional host names of the server, for example host.docker.internal (* for any, which lets pages of "
+        "other sites reach the server by DNS rebinding)",
     )
     defaults = ServerSettings()
     group.add_argument(
@@ -80,29 +80,29 @@ def add_server_options(parser: argparse.ArgumentParser, default_host: str | None
     return group
 
 
-def _root_path(given: str) -> str:
-    path = given.rstrip("/")
+def _root_path(text: str) -> str:
+    path = text.rstrip("/")
     if path and not PREFIX.fullmatch(path):
-        raise argparse.ArgumentTypeError(f"{given!r} is not a path such as /kv or /user/ann/kv")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a path such as /kv or /user/ann/kv")
     return path
 
 
-def _names(given: str) -> tuple[str, ...]:
-    return tuple(name.strip().lower() for name in given.split(",") if name.strip())
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip().lower() for name in text.split(",") if name.strip())
 
 
 def server_settings(arguments: argparse.Namespace, **more: Any) -> ServerSettings:
-    """Return the server settings of the options.
+    """Return the server settings of the options. `more`: fields that these options do not set.
 
     Raises:
-        UserError: a bound below 0, or a folder that cannot be used.
+        UserError: a limit is below 0, or a folder cannot be used.
     """
     for name in ("max_recordings", "max_library_mib"):
-        if (given := getattr(arguments, name)) < 0:
-            raise UserError(f"--{name.replace('_', '-')} must be at least 0, not {given}")
-    # clients of a web worker are not on this machine
-    alone = is_loopback(arguments.host) and more.get("message_queue") is None
-    token = _given_token() or (None if alone else secrets.token_urlsafe(24))
+        if (limit := getattr(arguments, name)) < 0:
+            raise UserError(f"--{name.replace('_', '-')} must be at least 0, not {limit}")
+    # clients of a web worker may be on other machines
+    is_local = is_loopback(arguments.host) and more.get("message_queue") is None
+    token = _token_of_environment() or (None if is_local else secrets.token_urlsafe(24))
     return ServerSettings(
         host=arguments.host,
         token=token,
@@ -115,40 +115,40 @@ def server_settings(arguments: argparse.Namespace, **more: Any) -> ServerSetting
     )
 
 
-def _given_token() -> str | None:
-    """Return the token that the environment gives, where other users cannot read it as they can a command line.
+def _token_of_environment() -> str | None:
+    """Return the token in the environment, which other users cannot read, unlike a command line; else None.
 
     Raises:
-        UserError: it can be guessed, or is not what an address can hold.
+        UserError: the token is too short, or has characters that a URL would escape.
     """
-    given = os.environ.get(TOKEN_VARIABLE)
-    if given and not re.fullmatch(r"[\w-]{16,200}", given, re.ASCII):
+    token = os.environ.get(TOKEN_VARIABLE)
+    if token and not re.fullmatch(r"[\w-]{16,200}", token, re.ASCII):
         raise UserError(f"{TOKEN_VARIABLE} must be 16 to 200 letters, digits, - or _")
-    return given or None
+    return token or None
 
 
-def _data_dir(given: Path | None) -> Path:
-    """Return the folder of the recordings, which is created with the first one.
+def _data_dir(option: Path | None) -> Path:
+    """Return the folder of the recordings, which is created with the first recording.
 
     Raises:
-        UserError: a given folder cannot be made or written to. If the usual one cannot, only recording fails.
+        UserError: the folder of the option cannot be created or written to. Without the option, only recording fails.
     """
-    if given is None:
+    if option is None:
         return data_dir()
-    folder = given.expanduser()
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise UserError(f"--data-dir {given}: {there} is not a folder")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UserError(f"--data-dir {given}: nothing can be written to {there}")
+    folder = option.expanduser()
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise UserError(f"--data-dir {option}: {existing} is not a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise UserError(f"--data-dir {option}: {existing} is not writable")
     return folder
 
 
 @contextlib.contextmanager
 def bound_socket(arguments: argparse.Namespace) -> Iterator[socket.socket]:
-    """Yield the bound socket, before anything slow: a taken port is reported at once.
+    """Yield the bound socket. Call this before the slow imports, so that a port in use is reported at once.
 
-    Until serving begins, an interrupt ends the process at once: the server's imports follow.
+    Until serving begins, an interrupt ends the process at once, since an exception could be lost in an import.
     """
     exit_on_interrupt()
     working("starting the server")
@@ -161,10 +161,10 @@ def bound_socket(arguments: argparse.Namespace) -> Iterator[socket.socket]:
 
 
 def check_queue(url: str, is_server: bool) -> None:
-    """Check that the message queue is reachable, before anything slow.
+    """Check that the message queue is reachable, before the slow imports.
 
     Raises:
-        UserError: one sentence.
+        UserError: it is not, or another server uses it.
     """
     from app.relay.bus import BusError, check
 
@@ -177,70 +177,68 @@ def serve_until_stopped(
     bound: socket.socket,
     settings: ServerSettings,
     what: str,
-    opened: bool,
-    answering: Callable[[threading.Event], object] = lambda stop: None,
+    open_browser: bool,
+    on_ready: Callable[[threading.Event], object] = lambda stop: None,
     is_class: bool = False,
     **view: str,
 ) -> bool:
-    """Serve until Ctrl-C or SIGTERM. The printed line begins with `what` and has the address, which shows `view`.
+    """Serve until Ctrl-C or SIGTERM. Returns whether serving was ended by one of these.
 
-    `answering` is called when the port answers, with an event that ends serving when it is set. Returns whether serving
-    was ended on request. `is_class`: the address is the teacher's, on this machine.
+    Prints a line of `what` and the address, with the query `view`. `on_ready` is called when the port answers, with an
+    event that ends serving when it is set. `is_class`: print the teacher's address, on this machine.
     """
     from app.server.listener import Listener
 
     stop, interrupted = threading.Event(), threading.Event()
     listener = Listener(app, bound)
 
-    def stopped(number: int, _: Any) -> None:
-        if interrupted.is_set():  # a second signal, while it was closing
+    def on_signal(number: int, _: Any) -> None:
+        if interrupted.is_set():  # a second signal, during the shutdown
             os._exit(128 + number)
         interrupted.set()
         stop.set()
 
-    before = {number: signal.signal(number, stopped) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     address = _address(settings, listener.port, view, is_class)
     working("")
     say(f"{what}: {address}", flush=True)
     if is_class:
-        say(_about_phones(settings, listener.port), flush=True)
+        say(_how_to_join(settings, listener.port), flush=True)
     elif settings.token:
         say("anyone who has this address can use the server: it contains the token", flush=True)
-    answering(stop)
-    if opened:
+    on_ready(stop)
+    if open_browser:
         webbrowser.open(address)
     stop.wait()
     try:
         if interrupted.is_set():
-            _close_aloud(app, listener)
+            _close_and_report(app, listener)
         else:
             listener.close()
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
     return interrupted.is_set()
 
 
-def _close_aloud(app: Flask, listener: Listener) -> None:
+def _close_and_report(app: Flask, listener: Listener) -> None:
     sessions = app.extensions["kvtheater"]
     open_now, viewers = counted(len(sessions.all()), "session"), counted(sessions.num_viewers, "viewer")
-    say(f"stopping: closing {open_now} with {viewers}; once more to stop at once", flush=True)
+    say(f"stopping: closing {open_now} with {viewers}; interrupt again to stop at once", flush=True)
     left = listener.close()
     say(f"stopped; {counted(left, 'session')} ended during a step" if left else "stopped", flush=True)
 
 
-def _about_phones(settings: ServerSettings, port: int) -> str:
-    """Return one sentence for the teacher."""
+def _how_to_join(settings: ServerSettings, port: int) -> str:
+    """Return a sentence that tells the teacher how phones join the class."""
+    secret = "do not share this address, which contains the token"
     if settings.message_queue is not None:
-        return (
-            "this address is yours alone, it holds the token; phones come in where the web workers are: open that "
-            "address with this token, and its QR code leads there"
-        )
+        return f"{secret}; phones join at the web workers: open their address with this token and show its QR code"
     if settings.token is None:
-        return "only this machine can reach it: leave --host out, and phones in the same network can join"
+        return "only this machine can reach the server; without --host, phones in the same network can join"
     return (
-        "this address is yours alone, it holds the token; phones in the same network join by the QR code or the code "
-        f"on that page, as long as this machine's firewall lets port {port} through"
+        f"{secret}; phones in the same network join by the QR code or the code on that page, if this machine's "
+        f"firewall lets port {port} through"
     )
 
 

@@ -1,4 +1,4 @@
-"""Opening a model for a command, with a line on standard error for each thing that takes time."""
+"""Opening of a model for a command, with a line on standard error for each slow stage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from app.cli.hub import ask_hub
+from app.cli.hub import prepare_hub
 from app.cli.options import UserError
 from app.cli.terminal import say
 from app.ground.errors import sentence_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engine.cluster.worker_process import Workers
     from engine.connector.tiers.tiers import Tiers
 
-LEAST = 384 << 20  # bytes; a control group with the bundled model ready to serve had taken 378 MiB
+MIN_MEMORY = 384 << 20  # bytes; a control group with the bundled model ready to serve used 378 MiB
 
 
 def load(
@@ -31,39 +31,39 @@ def load(
     dtype: str,
     device: str,
     settings: ServerSettings,
-    aloud: bool | None = None,
+    is_verbose: bool | None = None,
     on_progress: Callable[[LoadingStage], object] = lambda stage: None,
     tiers: Tiers | None = None,
     workers_of: Callable[[ModelSource], Workers] | None = None,
 ) -> LiveModel:
-    """Load the model. Progress is printed, `aloud` or, if that is None, on a terminal; and passed to `on_progress`.
-    `tiers`:
-    where its runs store full blocks outside their pools; `workers_of`: processes for instances.
+    """Load the model. Passes progress to `on_progress`, and prints it if `is_verbose`; None: on a terminal only.
+
+    `tiers`: store of full blocks outside the pools. `workers_of`: factory of processes for instances.
 
     Raises:
-        UserError: it cannot be opened, and why.
+        UserError: the model cannot be opened.
     """
-    if (allowed := memory().total) < LEAST:  # the system would end the process without a word
-        raise UserError(f"{allowed >> 20} MiB of memory are allowed here; torch and a small model take {LEAST >> 20}")
-    # printed without importing torch
+    if (limit := memory().total) < MIN_MEMORY:  # the kernel would kill the process without a message
+        need = f"torch and a small model need {MIN_MEMORY >> 20} MiB"
+        raise UserError(f"the memory limit is {limit >> 20} MiB; {need}")
     is_local = name.partition("-")[0] == "bundled" or os.path.isdir(name) or is_gguf(name)
     if is_local or not sys.stderr.isatty():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # a download shows its own progress
-    shows_progress = sys.stderr.isatty() if aloud is None else aloud
+    is_verbose = sys.stderr.isatty() if is_verbose is None else is_verbose
 
-    def tell(stage: LoadingStage) -> None:
+    def report(stage: LoadingStage) -> None:
         on_progress(stage)
-        if shows_progress:
+        if is_verbose:
             _say(f"loading {name}: {IN_WORDS[stage]}")
             working(IN_WORDS[stage])
 
     if not is_local:
-        ask_hub(name)
-    tell("torch")
+        prepare_hub(name)
+    report("torch")
     from app.models import live_model
 
     try:
-        return live_model.load(name, dtype, device, settings, tell, tiers, workers_of)
+        return live_model.load(name, dtype, device, settings, report, tiers, workers_of)
     except ValueError as error:  # ModelError
         raise UserError(sentence_of(error)) from error
     finally:

@@ -23,18 +23,18 @@ def add_model_config_option(group: Any) -> None:
         "--model-config",
         type=Path,
         metavar="FILE",
-        help="TOML file with a table [NAME] of engine options per model, for example block_size = 8; other options are "
-        "those of the command line",
+        help="TOML file with a table [MODEL] of engine options for a model, for example block_size = 8; the command "
+        "line sets all other options",
     )
 
 
 def model_configs(arguments: argparse.Namespace, names: Sequence[str], base: EngineConfig) -> dict[str, EngineConfig]:
-    """Return model name -> settings, for models with settings of their own. `names`: the server's models.
+    """Return model name -> settings, for the models that have a table. `names`: the server's models.
 
-    The settings are checked against the model only when the model is opened.
+    The settings are checked against a model when it is opened.
 
     Raises:
-        UserError: the file cannot be read, or has an unknown model, an unknown option or an invalid value.
+        UserError: the file cannot be read, or names an unknown model or option, or has an invalid value.
     """
     path: Path | None = arguments.model_config
     if path is None:
@@ -42,32 +42,32 @@ def model_configs(arguments: argparse.Namespace, names: Sequence[str], base: Eng
     try:
         tables = toml_tables(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UserError(f"--model-config: {path} cannot be read: {error.strerror}") from error
+        raise UserError(f"--model-config: cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"--model-config: {path}: {error}") from error
     found = {}
     for name, table in tables.items():
         if not isinstance(table, dict):
-            raise UserError(f"--model-config: {path}: {name} stands in no table: write [MODEL] above it")
+            raise UserError(f"--model-config: {path}: {name} is in no table; write [MODEL] above it")
         if name not in names:
-            here = ", ".join(names)
-            raise UserError(f"--model-config: {path}: there is no model {name!r} here; this server has {here}")
+            known = ", ".join(names)
+            raise UserError(f"--model-config: {path}: this server has no model {name!r}; its models are {known}")
         try:
             found[name] = _config(table, base)
         except ValueError as error:
-            raise UserError(f"--model-config: {path}: [{name}] {error}") from error
+            raise UserError(f"--model-config: {path}: [{name}]: {error}") from error
     return found
 
 
 def _config(table: Mapping[str, Any], base: EngineConfig) -> EngineConfig:
-    """Return `base` with the options of a table. Raises ValueError, whose message is a sentence without subject."""
+    """Return `base` with the options of a table. Raises ValueError for an unknown option or an invalid value."""
     rows = table_of(EngineConfig)
     for option in table:
         if option not in rows or not rows[option].option.flag:
             meant = similar_words(option.replace("-", "_"), [name for name, row in rows.items() if row.option.flag])
-            raise ValueError(f"has no option {option[:60]!r}" + did_you_mean(meant))
+            raise ValueError(f"there is no option {option[:60]!r}" + did_you_mean(meant))
         if option in INSTANCE_SETTINGS:
-            raise ValueError(f"{option} is the same for all models: say it on the command line")
+            raise ValueError(f"{option} must be the same for all models; set it on the command line")
     try:
         found = parse_config(dict(table), base)
     except AppError as error:

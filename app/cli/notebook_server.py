@@ -1,6 +1,6 @@
-"""`python -m app.cli.notebook_server ARGUMENT ...`: a command of `kvtheater` that ends with the notebook that began it.
+"""`python -m app.cli.notebook_server ARGUMENT ...`: a `kvtheater` command that ends with the notebook that started it.
 
-The notebook holds the other end of the standard input: however it ends, the input does.
+Standard input is a pipe from the notebook. The system closes it when the notebook ends, even after a crash.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from app.cli import main
 
 
 def _end_with_input() -> None:
-    while os.read(sys.stdin.fileno(), 1):  # not sys.stdin, whose lock would be held when this process ends
+    while os.read(sys.stdin.fileno(), 1):  # sys.stdin would hold its lock when this process exits
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 

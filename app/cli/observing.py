@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def add_observing_options(group: Any) -> None:
-    """Add the flags to the server's group."""
+    """Add `--access-log` and `--otlp-traces-endpoint` to the server's group."""
     group.add_argument(
         "--access-log",
         metavar="FILE",
@@ -24,16 +24,16 @@ def add_observing_options(group: Any) -> None:
     group.add_argument(
         "--otlp-traces-endpoint",
         metavar="URL",
-        help="send a span for each request to this OpenTelemetry receiver, as http://localhost:4318 (needs "
+        help="send a span for each request to this OpenTelemetry receiver, for example http://localhost:4318 (needs "
         "kvtheater[otlp]; default: none)",
     )
 
 
 def access_log(arguments: argparse.Namespace) -> contextlib.AbstractContextManager[AccessLog | None]:
-    """Return the configured log, open.
+    """Open and return the configured log.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: the log cannot be written.
     """
     if arguments.access_log is None:
         return contextlib.nullcontext()
@@ -48,10 +48,10 @@ def access_log(arguments: argparse.Namespace) -> contextlib.AbstractContextManag
 
 @contextlib.contextmanager
 def request_spans(arguments: argparse.Namespace) -> Iterator[RequestSpans | None]:
-    """Yield the spans for the configured receiver; the last ones are flushed at the end.
+    """Yield the spans for the configured receiver, or None. At the end, the last ones are flushed.
 
     Raises:
-        UserError: an invalid address, or a missing package.
+        UserError: the address is invalid, or a package is not installed.
     """
     endpoint = arguments.otlp_traces_endpoint
     if endpoint is None:
@@ -63,7 +63,7 @@ def request_spans(arguments: argparse.Namespace) -> Iterator[RequestSpans | None
         spans = spans_to(endpoint)
     except ImportError as error:
         raise UserError(
-            f"--otlp-traces-endpoint needs a package that is not there ({error.name}): pip install 'kvtheater[otlp]', "
+            f"--otlp-traces-endpoint needs a missing package ({error.name}): pip install 'kvtheater[otlp]', "
             "or opentelemetry-exporter-otlp-proto-grpc to speak gRPC"
         ) from error
     except ValueError as error:

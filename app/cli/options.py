@@ -17,12 +17,12 @@ from engine.options.words import OptionWords, words_in
 
 
 class UserError(Exception):
-    """The user's mistake: one sentence, exit status 2, no traceback."""
+    """A mistake of the user: printed as one sentence without a traceback; exit status 2."""
 
 
 @contextmanager
 def file_errors(verb: str, path: Path | str | None) -> Iterator[None]:
-    """Report in one sentence what the system says of a file that a command cannot read or write.
+    """Convert an `OSError` of the block to a sentence such as "cannot read FILE: Permission denied".
 
     Raises:
         UserError: an `OSError` of the block.
@@ -35,7 +35,7 @@ def file_errors(verb: str, path: Path | str | None) -> Iterator[None]:
 
 @contextmanager
 def user_errors(*kinds: type[Exception], of: object = "") -> Iterator[None]:
-    """Report errors of these kinds as the user's mistake. `of`: the option or file, for the sentence's beginning.
+    """Convert errors of these kinds to user errors. `of`: the option or file that the sentence begins with.
 
     Raises:
         UserError: an error of the block.
@@ -46,7 +46,7 @@ def user_errors(*kinds: type[Exception], of: object = "") -> Iterator[None]:
         raise UserError(f"{of}: {error}" if of else str(error)) from error
 
 
-def write_whole(output: Path, page: bytes) -> None:
+def write_atomically(output: Path, page: bytes) -> None:
     """Write a file completely or not at all.
 
     Raises:
@@ -65,11 +65,11 @@ def write_whole(output: Path, page: bytes) -> None:
 class Parser(argparse.ArgumentParser):
     """Argument parser that suggests the closest option for an unknown one."""
 
-    def parse_known_args(  # type: ignore[override]  # argparse's own overloads say the same of fewer types
+    def parse_known_args(  # type: ignore[override]  # argparse declares overloads
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
         found, unknown = super().parse_known_args(args, namespace)
-        if unknown:  # said here, where the options of this command are known
+        if unknown:  # reported here, where this command's options are known
             flag = next((one for one in unknown if one.startswith("-")), None)
             meant = similar_words(flag.split("=")[0], self._option_string_actions) if flag else []
             self.error(f"unrecognized arguments: {' '.join(unknown)}" + did_you_mean(meant))
@@ -83,15 +83,15 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         choices = [str(choice) for choice in action.choices]
-        meant = [*similar_words(str(value), choices), *_inside(action, str(value))]
+        meant = [*similar_words(str(value), choices), *_with_subcommand(action, str(value))]
         name = action.metavar or "/".join(action.option_strings) or action.dest
         raise argparse.ArgumentError(
             None, f"{name}: there is no {value!r}{did_you_mean(meant[:1])} (choose from {', '.join(choices)})"
         )
 
 
-def _inside(action: argparse.Action, value: str) -> list[str]:
-    """Return commands whose subcommand may be meant: `explain` is `trace explain`."""
+def _with_subcommand(action: argparse.Action, value: str) -> list[str]:
+    """Return the commands that have a subcommand like `value`: for `explain`, `trace explain`."""
     if not isinstance(action, argparse._SubParsersAction):
         return []
     return [
@@ -104,7 +104,7 @@ def _inside(action: argparse.Action, value: str) -> list[str]:
 
 
 def add_command(commands: Any, name: str, help: str, examples: str) -> argparse.ArgumentParser:
-    """Return a subcommand whose --help ends with examples."""
+    """Add and return a command whose --help ends with examples."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=help,
@@ -116,7 +116,7 @@ def add_command(commands: Any, name: str, help: str, examples: str) -> argparse.
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """--dtype and --device."""
+    """Add --dtype and --device."""
     group = parser.add_argument_group("model")
     group.add_argument(
         "--dtype",
@@ -128,17 +128,17 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
-    """The fields of EngineConfig."""
+    """Add a flag for each field of EngineConfig that has one."""
     add_options(parser.add_argument_group("engine"), EngineConfig)
 
 
 def add_sampling_options(parser: argparse.ArgumentParser) -> None:
-    """The fields of SamplingParams."""
+    """Add a flag for each field of SamplingParams that has one."""
     add_options(parser.add_argument_group("sampling"), SamplingParams)
 
 
 def add_options(group: Any, settings: type[Struct]) -> None:
-    """A flag for each row of the settings' table that has one: the field's name with dashes."""
+    """Add the flags of the settings' table. A flag is the field's name with dashes."""
     words = words_in("en")
     for name, row in table_of(settings).items():
         if row.option.flag:
@@ -150,22 +150,22 @@ def _argument(row: OptionRow, words: OptionWords) -> dict[str, Any]:
     help = words.help[:1].lower() + words.help[1:]
     several = row.kind in ("list", "map")
     note = "may be repeated" if several else f"default: {_shown(row.default, words)}"
-    facts: dict[str, Any] = {
+    common: dict[str, Any] = {
         "default": [] if several else row.default,
         "help": f"{help} ({note})".replace("%", "%%"),
     }
     match row.kind:
         case "choice":
-            return {**facts, "choices": row.choices}
+            return {**common, "choices": row.choices}
         case "switch":
-            return {**facts, "action": argparse.BooleanOptionalAction}
+            return {**common, "action": argparse.BooleanOptionalAction}
         case "list":
-            return {**facts, "action": "append", "type": row.items[0], "metavar": _METAVARS[row.items[0]]}
+            return {**common, "action": "append", "type": row.items[0], "metavar": _METAVARS[row.items[0]]}
         case "map":
-            return {**facts, "action": "append", "type": _pair(*row.items), "metavar": "ID=X"}
+            return {**common, "action": "append", "type": _pair(*row.items), "metavar": "ID=X"}
         case _:
             kind = {"integer": int, "number": float, "text": str}[row.kind]
-            return {**facts, "type": kind, "metavar": _METAVARS[kind]}
+            return {**common, "type": kind, "metavar": _METAVARS[kind]}
 
 
 def _shown(default: Any, words: OptionWords) -> str:
@@ -192,7 +192,7 @@ def _pair(key_type: Callable[[str], Any], value_type: Callable[[str], Any]) -> C
 
 def engine_config(arguments: argparse.Namespace) -> EngineConfig:
     """Return the engine configuration of the options."""
-    return EngineConfig(**_given(arguments, EngineConfig))
+    return EngineConfig(**_field_values(arguments, EngineConfig))
 
 
 def sampling_params(arguments: argparse.Namespace) -> SamplingParams:
@@ -202,11 +202,11 @@ def sampling_params(arguments: argparse.Namespace) -> SamplingParams:
         UserError: a value out of range.
     """
     with user_errors(ConfigError):
-        return SamplingParams(**_given(arguments, SamplingParams)).checked()
+        return SamplingParams(**_field_values(arguments, SamplingParams)).checked()
 
 
-def _given(arguments: argparse.Namespace, settings: type[Struct]) -> dict[str, Any]:
-    """Return the values of the fields that have a flag, as the settings take them."""
+def _field_values(arguments: argparse.Namespace, settings: type[Struct]) -> dict[str, Any]:
+    """Return the arguments that set fields of `settings`. A map's list of pairs becomes a dict."""
     rows = {name: row for name, row in table_of(settings).items() if row.option.flag}
-    given = {name: value for name, value in vars(arguments).items() if name in rows}
-    return {name: dict(value) if rows[name].kind == "map" else value for name, value in given.items()}
+    values = {name: value for name, value in vars(arguments).items() if name in rows}
+    return {name: dict(value) if rows[name].kind == "map" else value for name, value in values.items()}

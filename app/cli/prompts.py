@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from app.cli.options import UserError, add_command
 from app.cli.terminal import counted, say
 from app.ground.plain import to_json
-from app.prompts.tokenizers import named
+from app.prompts.tokenizers import parse_tokenizer
 from app.prompts.words import percent, words
 from engine.trace.messages import languages
 
@@ -47,13 +47,13 @@ def add_parser(commands: Any) -> None:
         "file",
         metavar="FILE",
         type=Path,
-        help="request bodies, or a file of HAR, claude-tap, tracetap, LiteLLM or OpenTelemetry",
+        help="request bodies as JSON lines, or a file of HAR, claude-tap, tracetap, LiteLLM or OpenTelemetry",
     )
     parser.add_argument(
-        "--policy", choices=list(policies()), default="vllm", help="rules of this cache (default: vllm)"
+        "--policy", choices=list(policies()), default="vllm", help="prefix cache whose rules apply (default: vllm)"
     )
     parser.add_argument(
-        "--num-blocks", type=int, metavar="N", help="vLLM's pool, blocks of 16 tokens (default: unlimited)"
+        "--num-blocks", type=int, metavar="N", help="size of vLLM's pool, in blocks of 16 tokens (default: unlimited)"
     )
     parser.add_argument(
         "--tokenizer",
@@ -61,18 +61,18 @@ def add_parser(commands: Any) -> None:
         help="tokenizer (hub name, folder or GGUF file) and its name in the report; its chat template renders the "
         "requests (default: the bundled model's, whose counts differ)",
     )
-    parser.add_argument("--request", type=int, metavar="N", help="print everything about this request, counted from 1")
+    parser.add_argument("--request", type=int, metavar="N", help="print all details of this request, counted from 1")
     parser.add_argument("--price", type=float, metavar="P", help="price of a million computed tokens")
     parser.add_argument(
-        "--cached-price", type=float, metavar="P", default=0.0, help="price of a million cached ones (default: 0)"
+        "--cached-price", type=float, metavar="P", default=0.0, help="price of a million cached tokens (default: 0)"
     )
     parser.add_argument(
         "--model",
         metavar="ID",
         help="with --gpu: print seconds of prefill of this model (IDs: kvtheater simulate --help)",
     )
-    parser.add_argument("--gpu", metavar="ID", help="with --model: GPU that computes")
-    parser.add_argument("--private", action="store_true", help="print lengths and places, no texts")
+    parser.add_argument("--gpu", metavar="ID", help="with --model: the GPU")
+    parser.add_argument("--private", action="store_true", help="print lengths and positions, no texts")
     parser.add_argument("--lang", choices=languages(), default="en", help="language of the HTML file (default: en)")
     parser.add_argument("--name", help="name of the file in the report (default: its own)")
     output = parser.add_mutually_exclusive_group()
@@ -82,13 +82,13 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Play the file's requests. Exit status 0 if no prompt diverges from a cached one."""
-    was_on = gc.isenabled()
-    gc.disable()  # no reference cycles here, and collections would visit each segment and token list in vain
+    """Replay the file's requests. Exit status 0 if no prompt diverges from a cached one, else 1."""
+    was_enabled = gc.isenabled()
+    gc.disable()  # there are no reference cycles, so collections would traverse all segments and token lists in vain
     try:
         return _run(arguments)
     finally:
-        if was_on:
+        if was_enabled:
             gc.enable()
 
 
@@ -103,16 +103,16 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.num_blocks is not None and arguments.num_blocks < 1:
         raise UserError(f"--num-blocks must be at least 1, not {arguments.num_blocks}")
     settings = Settings(arguments.policy, arguments.num_blocks)
-    tokenizer, model = named(arguments.tokenizer) if arguments.tokenizer else (None, None)
+    tokenizer, model = parse_tokenizer(arguments.tokenizer) if arguments.tokenizer else (None, None)
     try:
         file = read_prompts(arguments.file, keep_bodies=bool(model))
         encode = characters_of if file.is_private else _encode(model)
         requests = with_answers(file.requests)
-        verdicts, prefixes = _played(requests, encode, settings)
+        verdicts, prefixes = _replay(requests, encode, settings)
         found = savings(requests, verdicts, encode, settings)
         by_template, refusal = None, None
         if not file.is_private:
-            by_template, refusal = _played_as_rendered(requests, model, encode, settings)
+            by_template, refusal = _replay_rendered(requests, model, encode, settings)
         verdicts, prefixes = by_template or (verdicts, prefixes)
     except (PromptError, ValueError) as error:
         reason = str(error).replace(model, tokenizer) if model and tokenizer else str(error)
@@ -133,10 +133,10 @@ def _run(arguments: argparse.Namespace) -> int:
         report |= {"rendered": by_template is not None, "not_rendered": not_rendered}
         sys.stdout.write(to_json(report).decode() + "\n")
     elif arguments.html:
-        from app.prompts.report_page import Counted, report_page
+        from app.prompts.report_page import CountedUnit, report_page
 
         name = arguments.name or arguments.file.name
-        counted: Counted = "characters" if file.is_private else "rendered" if by_template else "parts"
+        counted: CountedUnit = "characters" if file.is_private else "rendered" if by_template else "parts"
         notes = [not_rendered, *_left_out(verdicts, language)]
         costs = _costs(verdicts, arguments, language)
         page = report_page(
@@ -145,7 +145,7 @@ def _run(arguments: argparse.Namespace) -> int:
         if str(arguments.html) == "-":
             sys.stdout.write(page)
         else:
-            say(f"{arguments.html}: {len(verdicts)} requests; {_held(verdicts, found, arguments.private)}")
+            say(f"{arguments.html}: {len(verdicts)} requests; {_exported_texts(verdicts, found, arguments.private)}")
             arguments.html.write_text(page, encoding="utf-8")
     elif arguments.request is not None:
         _print_request(verdicts[arguments.request - 1], arguments.policy)
@@ -161,10 +161,10 @@ def _encode(name: str | None) -> Encode:
     return open_encoder(name)
 
 
-def _played(
+def _replay(
     requests: Iterable[PromptRequest], encode: Encode, settings: Settings
 ) -> tuple[list[Verdict], list[Prefix]]:
-    """Play the requests. Returns their verdicts, and the prefixes worth keeping."""
+    """Replay the requests. Returns their verdicts, and the prefixes worth caching."""
     from engine.prompts.policies import policies
     from engine.prompts.report import CacheReplay
     from engine.prompts.worth_keeping import worth_keeping
@@ -174,10 +174,10 @@ def _played(
     return verdicts, worth_keeping(player.trees, verdicts, policies()[settings.policy])
 
 
-def _played_as_rendered(
+def _replay_rendered(
     requests: Sequence[PromptRequest], name: str | None, encode: Encode, settings: Settings
 ) -> tuple[tuple[list[Verdict], list[Prefix]] | None, CannotRender | None]:
-    """Play the requests as the tokenizer's chat template renders them, or return None and its refusal.
+    """Replay the requests as the tokenizer's chat template renders them, or return None and the template's error.
 
     Both are None if the tokenizer has no chat template.
     """
@@ -188,7 +188,7 @@ def _played_as_rendered(
     if template is None:
         return None, None
     try:
-        return _played(rendered(requests, template, conversation_of), encode, settings), None
+        return _replay(rendered(requests, template, conversation_of), encode, settings), None
     except CannotRender as error:
         return None, error
 
@@ -244,30 +244,30 @@ def _print_report(
         say(f"would save {saving.num_tokens:,} tokens: {words('en')(f'proposal.{saving.proposal}')}")
         say(*(f"    {line}" for line in saving.example))
     if prefixes:
-        say("prefixes worth keeping, by the tokens that they save:")
+        say("prefixes worth caching, by saved tokens:")
     for prefix in prefixes:
         say(f"  {prefix.num_saved:>10,}  {words('en').prefix(prefix)}")
 
 
 def _costs(verdicts: list[Verdict], arguments: argparse.Namespace, language: str) -> list[str]:
-    """Return sentences about recomputed tokens: their seconds and price, if requested."""
+    """Return sentences about the seconds and the price of the recomputed tokens, if the options request them."""
     cost, say_in, found = _step_cost(arguments), words(language), list[str]()
     if cost is not None:
         seconds = _prefill_seconds(verdicts, arguments.policy, cost)
         found.append(say_in("cost.seconds", seconds=f"{seconds:.2f}", source=cost.source))
     if arguments.price is not None:
-        price = _more(sum(verdict.num_again for verdict in verdicts), arguments)
+        price = _extra_price(sum(verdict.num_again for verdict in verdicts), arguments)
         found.append(say_in("cost.price", price=f"{price:,.2f}"))
     return found
 
 
-def _held(verdicts: list[Verdict], found: list[Saving], is_private: bool) -> str:
-    """Say which texts of the requests an exported page has."""
+def _exported_texts(verdicts: list[Verdict], found: list[Saving], is_private: bool) -> str:
+    """Return a sentence about the texts of requests in the exported page."""
     if is_private:
-        return "no text of them: lengths, hashes and places"
+        return "the page has no texts, only lengths, hashes and positions"
     count = sum(verdict.parted is not None for verdict in verdicts)
     texts = f"texts around {count} {'break' if count == 1 else 'breaks'}"
-    return f"it holds {texts}{' and examples of proposals' if found else ''} (--private: none)"
+    return f"the page has {texts}{' and examples of proposals' if found else ''} (--private: none)"
 
 
 def _left_out(verdicts: list[Verdict], language: str) -> list[str]:
@@ -328,9 +328,8 @@ def _prefill_seconds(verdicts: list[Verdict], policy: str, cost: StepCost) -> fl
 def _price(tokens: int, arguments: argparse.Namespace) -> str:
     if arguments.price is None:
         return ""
-    return f", {_more(tokens, arguments):,.2f} more than if they had hit"
+    return f", {_extra_price(tokens, arguments):,.2f} more than if they had hit"
 
 
-def _more(tokens: int, arguments: argparse.Namespace) -> float:
-    more: float = tokens * (arguments.price - arguments.cached_price) / 1e6
-    return more
+def _extra_price(tokens: int, arguments: argparse.Namespace) -> float:
+    return float(tokens * (arguments.price - arguments.cached_price) / 1e6)

@@ -49,7 +49,7 @@ def add_parser(commands: Any) -> None:
     storage.add_argument(
         "--keep-bodies",
         action="store_true",
-        help="write whole bodies; by default without pictures, user ids and what looks like a secret",
+        help="write complete bodies (default: without pictures, user ids and anything that looks like a secret)",
     )
     storage.add_argument(
         "--private", action="store_true", help="write no texts: roles, and the hash and length of other values"
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
             line = f"a proxy for {arguments.upstream}: http://127.0.0.1:{bound.getsockname()[1]}"
-            watch = f"to see what the prompts do: kvtheater serve --traffic {arguments.output}"
+            watch = f"to analyze the prompts: kvtheater serve --traffic {arguments.output}"
             await Proxy(arguments.upstream, exchanges).run(bound, stop, lambda: say(line, watch, flush=True))
 
         try:

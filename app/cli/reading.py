@@ -1,4 +1,4 @@
-"""Opening of a trace for a command; every error of the file is one sentence."""
+"""Opening of a trace for a command. Every error in the file becomes a user error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.trace.state import TraceStateError
 
 @contextmanager
 def open_trace(path: Path) -> Iterator[TraceReader]:
-    """Yield the open trace. A damaged one opens too: `damage` says where the readable part ends.
+    """Yield the open trace. A damaged trace opens too; its `damage` says where the readable part ends.
 
     Raises:
         UserError: the file cannot be read, is not a trace, or has a record that cannot be read.
@@ -27,20 +27,21 @@ def open_trace(path: Path) -> Iterator[TraceReader]:
     with reader:
         try:
             yield reader
-        except TraceFormatError as error:  # sound by its checksum, yet not a record
+        except TraceFormatError as error:  # the checksum is right, the record is not
             raise UserError(f"{path}: {error}") from error
         except TraceStateError as error:
-            raise UserError(f"{path} contradicts itself: {error}; `kvtheater trace check` lists all of it") from error
+            hint = "`kvtheater trace check` lists all errors"
+            raise UserError(f"{path} contradicts itself: {error}; {hint}") from error
 
 
-def expect_engines_own(reader: TraceReader, instead: str) -> None:
-    """Raise UserError for a monitored server's log, which lacks what the command shows. `instead`: the alternative."""
+def refuse_monitored(reader: TraceReader, instead: str) -> None:
+    """Raise UserError for a monitored server's log, which lacks what the command needs. `instead`: the alternative."""
     if reader.header.observed is not None:
         raise UserError(f"{reader.path}: {UNSAID}; {instead}")
 
 
 def damage_status(path: Path, damage: str | None) -> int:
-    """Return the exit status of a command that has read a trace: 1 with a sentence where the trace is damaged."""
+    """Return the exit status of a command that has read a trace: 1, with a message, if the trace is damaged."""
     if damage is None:
         return 0
     sys.stdout.flush()

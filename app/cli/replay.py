@@ -36,10 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
         from app.models.registry import Models
         from app.server.application import create_app
 
-        with user_errors(ValueError):  # of the recorded lessons
+        with user_errors(ValueError):  # invalid recorded lessons
             app = create_app(Models(ModelEntry(None)), settings, files)
-        # named in the address, the first one opens even where a browser remembers another visit
-        first = app.extensions["kvtheater.library"].first_shown()
+        # an address that names the first recording opens it even if the browser remembers another one
+        first = app.extensions["kvtheater.library"].first_given_file()
         view = {"recording": first, **({"detail": "library"} if len(files) > 1 else {})} if first else {}
         if arguments.lessons is not None and not files:
             view = {"distance": "learn"}
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _files(paths: list[Path]) -> list[Path]:
-    """Return the trace files that the arguments name."""
+    """Return the absolute paths of the trace files and of those in the folders."""
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -64,7 +64,7 @@ def _files(paths: list[Path]) -> list[Path]:
 
 
 def _check(path: Path) -> None:
-    """Raise UserError unless a named file is a trace; a folder may hold other files too."""
+    """Raise UserError unless the file is a trace."""
     from engine.trace.codec import TraceFormatError
     from engine.trace.log import TraceReader
 

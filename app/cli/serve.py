@@ -20,7 +20,7 @@ from app.cli.size import check_presets
 from app.ground.settings import MIB, ServerSettings
 from app.models.model_entry import ModelEntry
 from app.models.registry import Models, served_name
-from app.prompts.tokenizers import offered
+from app.prompts.tokenizers import tokenizers_by_name
 from engine.model.gguf_file import is_gguf
 from engine.model.shipped import BUNDLED, SHIPPED
 
@@ -35,7 +35,7 @@ def add_parser(commands: Any) -> None:
         "  kvtheater serve ./model.gguf          a GGUF file; owner/name:Q8_0 is one of the hub\n"
         "  kvtheater serve bundled ./my-model    two models, chosen for each run on the page\n"
         "  kvtheater serve bundled ./my-model --model-config FILE  with settings per model\n"
-        "  kvtheater serve --api                 answer OpenAI's clients at /v1\n"
+        "  kvtheater serve --api                 with OpenAI's API at /v1\n"
         "  kvtheater serve --prefill 1 --decode 1  prompts on one instance, decoding on another\n"
         "  kvtheater serve --class               a class: phones join by a QR code on the page\n"
         "  kvtheater serve --class --message-queue redis://localhost\n"
@@ -70,8 +70,8 @@ def add_parser(commands: Any) -> None:
     server.add_argument(
         "--message-queue",
         metavar="URL",
-        help="Redis that connects web workers (kvtheater worker), as redis://HOST:PORT/DATABASE; anyone who can reach "
-        "it can read and send messages",
+        help="URL of the Redis that connects web workers (kvtheater worker): redis://HOST:PORT/DATABASE; anyone who "
+        "can reach it can read and send messages",
     )
     server.add_argument(
         "--max-theaters",
@@ -99,8 +99,8 @@ def add_parser(commands: Any) -> None:
         action="append",
         default=[],
         metavar="NAME=MODEL",
-        help="further tokenizer of the page /prompts: its name there, and a folder, a GGUF file or a hub name; may be "
-        "repeated (always offered: the tokenizers of the served models and of the bundled one)",
+        help="another tokenizer for the page /prompts: its name there, and a folder, a GGUF file or a hub name; may be "
+        "repeated (the tokenizers of the served models and of the bundled one are always offered)",
     )
     parser.add_argument(
         "--traffic",
@@ -114,27 +114,27 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run, instances=None)  # see `served_config`
 
 
-# Rounds for which a computing thread spins before it yields its core (GOMP_SPINCOUNT). libgomp's default of 300000 is
-# some milliseconds. If other programs use the machine, such as a browser that draws the page, threads then spin while
-# the thread that they wait for has no core: 64 streams on two busy cores had a tenth of the tokens. 1000 rounds, about
-# ten microseconds, are libgomp's own value for more threads than cores. On an otherwise idle machine they cost 64
-# streams on two virtual cores three tenths of the tokens; set GOMP_SPINCOUNT=300000 in the environment there.
+# Rounds for which a computing thread spins before it yields its core (GOMP_SPINCOUNT). libgomp's default of 300000
+# takes some milliseconds. If other programs use the machine, such as a browser that draws the page, threads then spin
+# while the thread that they wait for has no core: the throughput of 64 streams on two busy cores fell to a tenth.
+# libgomp itself uses 1000 rounds (about ten microseconds) if there are more threads than cores. On an otherwise idle
+# machine, 1000 rounds cost 64 streams on two virtual cores 30 % of their throughput; set GOMP_SPINCOUNT=300000 there.
 SPIN_COUNT = "1000"
-# Seconds after which a Python thread must yield the interpreter to a waiting thread. A request is accepted, read and
-# queued in several turns of the hub, each of which may wait that long for an engine that prepares a step. With Python's
-# default of 5 ms, reading a request took a fourth longer.
+# Seconds after which a Python thread must yield the interpreter to a waiting thread. The hub accepts, reads and queues
+# a request in several turns, each of which may wait that long for an engine that prepares a step. With Python's default
+# of 5 ms, reading a request took 25 % longer.
 SWITCH_INTERVAL = 0.0005
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until Ctrl-C or SIGTERM. The port answers before the model is there."""
+    """Serve until Ctrl-C or SIGTERM. The port answers before the model is loaded."""
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)  # read when torch is imported
     sys.setswitchinterval(SWITCH_INTERVAL)
     if arguments.max_theaters < 1:
         raise UserError(f"--max-theaters must be at least 1, not {arguments.max_theaters}")
     if arguments.lessons is not None and not arguments.lessons.is_dir():
-        raise UserError(f"--lessons {arguments.lessons} is no folder")
+        raise UserError(f"--lessons {arguments.lessons} is not a folder")
     if arguments.presets is not None:
         check_presets(arguments.presets)
     if arguments.max_model_mib is not None and arguments.max_model_mib < 0:
@@ -149,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.host = arguments.host or ("0.0.0.0" if arguments.is_class else "127.0.0.1")
     first, *others = _names(arguments.model)
     with user_errors(ValueError, of="--tokenizer"):
-        tokenizers = offered(arguments.model, [first, *others], arguments.tokenizer)
+        tokenizers = tokenizers_by_name(arguments.model, [first, *others], arguments.tokenizer)
     config = served_config(arguments)
     settings = server_settings(
         arguments,
@@ -186,24 +186,24 @@ def run(arguments: argparse.Namespace) -> int:
         if not serve_until_stopped(
             app, bound, settings, what, arguments.open, loading.start, arguments.is_class, **view
         ):
-            assert loading.error is not None  # nothing else ends it
+            assert loading.error is not None  # otherwise serving ends only on request
             raise loading.error
-    if loading.is_at_work:  # it would delay the exit for seconds; unfinished compiler output is built again
+    if loading.is_at_work:  # do not wait seconds for it; the next start compiles unfinished output again
         sys.stdout.flush()
         os._exit(0)
     return 0
 
 
-def _names(given: list[str]) -> list[str]:
+def _names(models: list[str]) -> list[str]:
     """Return the names of the models, in their order.
 
     Raises:
-        UserError: two have the same name, or one is a folder that does not exist.
+        UserError: two models have the same name, or a model's folder does not exist.
     """
-    names = [served_name(one) for one in given]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UserError(f"two models are called {twice}: a run names its model, so each needs a name of its own")
-    for one in given[1:]:  # the first is opened immediately, and reports the error itself
+    names = [served_name(one) for one in models]
+    if duplicate := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"two models have the name {duplicate}, but a run selects its model by name")
+    for one in models[1:]:  # errors of the first are reported when it is opened, immediately
         is_here = (Path(one).expanduser() / "config.json").is_file() or is_gguf(one)
         if one.startswith((".", "/", "~")) and not is_here:
             raise UserError(f"there is no model in {one}: it has no config.json")

@@ -1,6 +1,4 @@
-"""`kvtheater simulate`: requests of a file on a model and GPUs that this machine need not have, by the engine's
-scheduler.
-"""
+"""`kvtheater simulate`: requests of a file on a simulated model and GPUs, with the engine's scheduler."""
 
 from __future__ import annotations
 
@@ -51,7 +49,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "simulate",
-        "serve the requests of a file on a model and GPUs that are not here",
+        "simulate serving the requests of a file on a model and GPUs that this machine does not have",
         "  kvtheater simulate workload.jsonl --model llama-2-7b --gpu a100-80gb --record run.kvtrace\n"
         "  kvtheater simulate workload.jsonl --model llama-2-70b --gpu h100-80gb --tp 4 --prefill 1 --decode 1\n"
         "  kvtheater simulate workload.jsonl --scale 32 --like run.kvtrace\n"
@@ -62,19 +60,21 @@ def add_parser(commands: Any) -> None:
         "requests", type=Path, metavar="FILE",
         help="requests: JSON lines of Mooncake or Bailian, CSV of Azure's LLM traces or BurstGPT, JSON of ShareGPT",
     )  # fmt: skip
-    what = parser.add_argument_group("simulated model")
+    group = parser.add_argument_group("simulated model")
     timed = presets()
-    models, gpus = (sorted(one.id for one in of) for of in (timed.timed_models, timed.timed_gpus))
-    what.add_argument("--model", metavar="ID", help=f"model, with --gpu: {', '.join(models)}, or one of your own")
-    what.add_argument("--gpu", metavar="ID", help=f"GPU with layer times: {', '.join(gpus)}, or one of your own")
-    what.add_argument("--presets", type=Path, metavar="FILE", help="TOML file of models, GPUs and [[layer]] times")
-    what.add_argument("--data-dir", type=Path, metavar="DIR", help="read presets/*.toml of this folder too")
-    what.add_argument("--tp", type=int, default=1, metavar="N", help="GPUs that split each layer (default: 1)")
-    what.add_argument(
+    models, gpus = (sorted(one.id for one in kind) for kind in (timed.timed_models, timed.timed_gpus))
+    group.add_argument("--model", metavar="ID", help=f"model, with --gpu: {', '.join(models)}, or one of your own")
+    group.add_argument("--gpu", metavar="ID", help=f"GPU with layer times: {', '.join(gpus)}, or one of your own")
+    group.add_argument("--presets", type=Path, metavar="FILE", help="TOML file of models, GPUs and [[layer]] times")
+    group.add_argument("--data-dir", type=Path, metavar="DIR", help="read presets/*.toml of this folder too")
+    group.add_argument("--tp", type=int, default=1, metavar="N", help="GPUs that split each layer (default: 1)")
+    group.add_argument(
         "--like", type=Path, metavar="TRACE",
-        help="use model, settings and step times of a recorded run instead of --model and --gpu",
+        help="use the model, settings and step times of a recorded run instead of --model and --gpu",
     )  # fmt: skip
-    what.add_argument("--link-gb-per-second", type=float, metavar="X", help="between instances (default: instant)")
+    group.add_argument(
+        "--link-gb-per-second", type=float, metavar="X", help="speed of transfers between instances (default: instant)"
+    )
     load = parser.add_argument_group("load")
     load.add_argument(
         "--trace-format", choices=list(FORMATS), help="format of FILE (default: recognized by its first line)"
@@ -87,7 +87,7 @@ def add_parser(commands: Any) -> None:
         "--stretch", type=float, default=1.0, metavar="X", help="multiply arrival times by X (default: 1)"
     )
     load.add_argument(
-        "--num-requests", type=int, default=MAX_REQUESTS, metavar="N", help="the first N that fit (default: all)"
+        "--num-requests", type=int, default=MAX_REQUESTS, metavar="N", help="use the first N that fit (default: all)"
     )  # fmt: skip
     parser.add_argument("--record", type=Path, metavar="OUT", help="write the run as a trace for kvtheater replay")
     parser.add_argument("--force", action="store_true", help="overwrite the file given to --record")
@@ -101,25 +101,25 @@ def run(arguments: argparse.Namespace) -> int:
     """Simulate, and print the figures.
 
     Raises:
-        UserError: a file that cannot be read or written, or settings that cannot be.
+        UserError: a file cannot be read or written, or the settings are impossible.
     """
     if arguments.sweep:
-        return sweep(arguments, arguments.parser, simulated)
+        return sweep(arguments, arguments.parser, simulate)
     record: Path | None = arguments.record
     if record and record.exists() and not arguments.force:
         raise UserError(f"{record} exists already; choose another name, or --force to overwrite it")
-    found = simulated(arguments)
+    found = simulate(arguments)
     if arguments.json:
         sys.stdout.write(to_json(found).decode() + "\n")
     else:
         _print(found)
         if record:
-            say(f"show it with kvtheater replay {record}")
+            say(f"show the run with kvtheater replay {record}")
     return 0
 
 
-def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the figures of the run with these options; --record also writes its log.
+def simulate(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Simulate, and return the figures. Writes the log if --record is set.
 
     Raises:
         UserError: as `run`.
@@ -135,7 +135,7 @@ def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
             stretch=_within("--stretch", arguments.stretch, 0.0, 1e6),
         )
         file = read_requests(arguments.requests, arguments.trace_format, _encode(arguments.tokenizer))
-        asks = requests_in(file, workload, facts.vocab_size, config_seed(arguments))
+        requests = requests_in(file, workload, facts.vocab_size, config_seed(arguments))
         link = None
         if arguments.link_gb_per_second is not None:
             link = LinkSpeed(_within("--link-gb-per-second", arguments.link_gb_per_second, 1e-6, 1e6) * 1e9)
@@ -149,12 +149,12 @@ def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
             log_path=record,
         )
     with closing(simulation), user_errors(ValueError), file_errors("write", record or "the run"):
-        outcome = simulation.run(asks)
+        outcome = simulation.run(requests)
     return {"reading": file.reading, **figures(outcome, cost.source)}
 
 
 def _encode(name: str | None) -> Callable[[str], Sequence[int]]:
-    """Return an encoder that opens its tokenizer with the first text: most files have none."""
+    """Return an encoder that opens its tokenizer for the first text, since most files have no texts."""
 
     @cache
     def opened() -> Callable[[str], Sequence[int]]:
@@ -166,16 +166,16 @@ def _encode(name: str | None) -> Callable[[str], Sequence[int]]:
 
 
 def subject(arguments: argparse.Namespace) -> Subject:
-    """Return the subject of the options.
+    """Return the subject that the options select.
 
     Raises:
-        UserError: neither a recorded run nor a model with a GPU, or both.
-        ValueError: no such times.
+        UserError: the options select neither a recorded run nor a model with a GPU, or both.
+        ValueError: the step times are unknown.
     """
     config = engine_config(arguments)
     if arguments.like:
         if arguments.model or arguments.gpu:
-            raise UserError("--like takes model and step times from the run; leave --model and --gpu out")
+            raise UserError("--like takes the model and the step times from the run; omit --model and --gpu")
         return _like(arguments.like, config, config_seed(arguments))
     if not (arguments.model and arguments.gpu):
         raise UserError("give --model and --gpu, or --like with a recorded run")
@@ -184,12 +184,12 @@ def subject(arguments: argparse.Namespace) -> Subject:
     preset, dtype = card.model, config.kv_cache_dtype
     cost = card.cost(arguments.tp, dtype)
     if config.num_blocks is None:
-        room = card.room_tokens(
+        tokens = card.room_tokens(
             arguments.tp, max_num_batched_tokens=config.max_num_batched_tokens, kv_cache_dtype=dtype
         )
-        if room < config.block_size:
+        if tokens < config.block_size:
             raise UserError(f"{preset.name} does not fit on {arguments.tp} × {card.gpu.name}; give more GPUs with --tp")
-        config = replace(config, num_blocks=room // config.block_size)
+        config = replace(config, num_blocks=tokens // config.block_size)
     return Subject(facts_of(preset), cost, config)
 
 
@@ -197,40 +197,38 @@ def timed_card(model: str, gpu: str, known: Presets) -> Card:
     """Return the times of a model's layers on a GPU.
 
     Raises:
-        UserError: none has that name, or its layers were not measured.
+        UserError: the model or the GPU is unknown, or its layers were not measured.
     """
-    for name, given, choices in (("--model", model, known.timed_models), ("--gpu", gpu, known.timed_gpus)):
+    for flag, id, choices in (("--model", model, known.timed_models), ("--gpu", gpu, known.timed_gpus)):
         ids = [one.id for one in choices]
-        if given not in ids:
-            raise UserError(
-                f"{name} {given!r} is unknown, or its layers were not measured; use one of {', '.join(ids)}"
-            )
+        if id not in ids:
+            raise UserError(f"{flag} {id!r} is unknown, or its layers were not measured; use one of {', '.join(ids)}")
     return card_of(model, gpu, known)
 
 
 def config_seed(arguments: argparse.Namespace) -> int:
-    """Return the engine's seed, also that of token ids and step times."""
+    """Return the seed of the engine, of token ids and of step times."""
     return int(arguments.seed or 0)
 
 
 def _like(path: Path, config: EngineConfig, seed: int) -> Subject:
-    """Return the run's settings, overridden by the given ones; its step times with their variation."""
+    """Return a recorded run's model, step times with their variation, and settings, overridden by those of `config`."""
     with open_trace(path) as log:
         if log.header.instances:
-            raise UserError(f"{path} has several instances; step times are read from a run of one")
-        before = msgspec.convert(log.header.engine, EngineConfig)
+            raise UserError(f"{path} has several instances; --like needs a run of one")
+        recorded = msgspec.convert(log.header.engine, EngineConfig)
         facts = log.header.model
-        windows = windows_of(facts, before.policy)
+        windows = windows_of(facts, recorded.policy)
         found = calibrate(timed_steps((log.record(i) for i in range(len(log))), windows), f"steps of {path.name}")
     default = EngineConfig()
     changed = {
         name: value for name in config.__struct_fields__ if (value := getattr(config, name)) != getattr(default, name)
     }
-    return Subject(facts, Jittered(found.cost, found.ratios, seed), replace(before, **changed))
+    return Subject(facts, Jittered(found.cost, found.ratios, seed), replace(recorded, **changed))
 
 
 def figures(outcome: Outcome, source: str) -> dict[str, Any]:
-    """Return the printed figures. Seconds; percentiles by the linear rule."""
+    """Return the figures to print. Times are in seconds; percentiles are interpolated linearly."""
     served = [one for one in outcome.requests if one.tokens]
     return {
         "source": source,

@@ -1,4 +1,4 @@
-"""`kvtheater simulate --sweep`: one simulation for each point of a grid, on these processors or on a Ray cluster's."""
+"""`kvtheater simulate --sweep`: a simulation for each point of a grid, on this machine or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Simulate = Callable[[argparse.Namespace], Figures]
 
 
 class Point(NamedTuple):
-    """Combination of the swept settings, and its whole command line."""
+    """Combination of the swept settings, and the arguments for its simulation."""
 
     settings: dict[str, str]
     arguments: argparse.Namespace
 
 
-class Swept(NamedTuple):
-    """Result of a point: figures, or the reason for their absence."""
+class PointResult(NamedTuple):
+    """Result of a point: its figures, or the error message."""
 
     settings: dict[str, str]
     figures: Figures | None
@@ -38,7 +38,7 @@ class Swept(NamedTuple):
 
 
 def add_sweep_options(parser: argparse.ArgumentParser) -> None:
-    """--sweep and where its points are simulated."""
+    """Add `--sweep`, `--processes` and `--ray`."""
     group = parser.add_argument_group("sweep")
     group.add_argument(
         "--sweep", action="append", default=[], metavar="OPTION=V,V,...",
@@ -56,7 +56,7 @@ def add_sweep_options(parser: argparse.ArgumentParser) -> None:
 
 
 def sweep(arguments: argparse.Namespace, parser: argparse.ArgumentParser, simulate: Simulate) -> int:
-    """Simulate every point, and print a table, or JSON. `simulate` is a function that another process can import.
+    """Simulate every point, and print a table, or JSON. `simulate`: a function that other processes can import.
 
     Raises:
         UserError: an unknown option, an invalid value, or too many points.
@@ -65,7 +65,7 @@ def sweep(arguments: argparse.Namespace, parser: argparse.ArgumentParser, simula
         raise UserError("--record is for one run; leave it out with --sweep")
     points = grid(arguments, parser)
     run = _on_ray if arguments.ray else _here
-    found = dict[int, Swept]()
+    found = dict[int, PointResult]()
     for index, done in run(points, simulate, arguments):
         found[index] = done
         if sys.stderr.isatty():
@@ -89,7 +89,7 @@ def grid(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> list
     axes = [_axis(text) for text in arguments.sweep]
     names = [name for name, _ in axes]
     if len(set(names)) < len(names):
-        raise UserError("an option is swept once, with all its values: --sweep num-blocks=64,128")
+        raise UserError("--sweep takes each option once, with all its values, such as num-blocks=64,128")
     number = 1
     for _, values in axes:
         number *= len(values)
@@ -98,11 +98,11 @@ def grid(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> list
     points = []
     for chosen in itertools.product(*(values for _, values in axes)):
         settings = dict(zip(names, chosen, strict=True))
-        given = [word for name, value in settings.items() for word in _words(parser, name, value)]
-        one = parser.parse_args([str(arguments.requests), *given], copy.copy(arguments))
-        for name in ("run", "parser"):  # not for another process
-            delattr(one, name)
-        points.append(Point(settings, one))
+        words = [word for name, value in settings.items() for word in _words(parser, name, value)]
+        point = parser.parse_args([str(arguments.requests), *words], copy.copy(arguments))
+        for name in ("run", "parser"):  # another process does not need them
+            delattr(point, name)
+        points.append(Point(settings, point))
     return points
 
 
@@ -110,7 +110,7 @@ def _axis(text: str) -> tuple[str, list[str]]:
     name, _, values = text.partition("=")
     name, each = name.strip().lstrip("-").replace("_", "-"), [value.strip() for value in values.split(",")]
     if not name or not all(each):
-        raise UserError(f"--sweep takes an option and its values, as num-blocks=64,128; not {text!r}")
+        raise UserError(f"--sweep takes an option and its values, such as num-blocks=64,128; not {text!r}")
     return name, each
 
 
@@ -124,36 +124,40 @@ def _words(parser: argparse.ArgumentParser, name: str, value: str) -> list[str]:
     return [f"--{name}" if value == "on" else f"--no-{name}"]
 
 
-def simulated(simulate: Simulate, point: Point) -> Swept:
-    """Simulate a point. A refusal is a result too, since the other points are useful without it."""
+def simulate_point(simulate: Simulate, point: Point) -> PointResult:
+    """Simulate a point. A user error becomes its result, since the other points are useful without it."""
     try:
-        return Swept(point.settings, simulate(point.arguments), None)
+        return PointResult(point.settings, simulate(point.arguments), None)
     except UserError as error:
-        return Swept(point.settings, None, str(error))
+        return PointResult(point.settings, None, str(error))
 
 
-def _here(points: Sequence[Point], simulate: Simulate, arguments: argparse.Namespace) -> Iterator[tuple[int, Swept]]:
+def _here(
+    points: Sequence[Point], simulate: Simulate, arguments: argparse.Namespace
+) -> Iterator[tuple[int, PointResult]]:
     workers = arguments.processes or os.cpu_count() or 1
     if workers < 1:
-        raise UserError(f"--processes is at least 1, not {workers}")
+        raise UserError(f"--processes must be at least 1, not {workers}")
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(workers, len(points)), mp_context=context) as pool:
-        futures = {pool.submit(simulated, simulate, point): index for index, point in enumerate(points)}
+        futures = {pool.submit(simulate_point, simulate, point): index for index, point in enumerate(points)}
         for future in as_completed(futures):
             yield futures[future], future.result()
 
 
-def _on_ray(points: Sequence[Point], simulate: Simulate, arguments: argparse.Namespace) -> Iterator[tuple[int, Swept]]:
+def _on_ray(
+    points: Sequence[Point], simulate: Simulate, arguments: argparse.Namespace
+) -> Iterator[tuple[int, PointResult]]:
     try:
         from engine.cluster.ray_tasks import on_ray
     except ModuleNotFoundError as error:
         raise UserError("Ray is not installed: pip install 'kvtheater[ray]'") from error
     address = None if arguments.ray == "local" else arguments.ray
     with user_errors(ConnectionError, of=f"no Ray cluster at {address}"):
-        yield from on_ray(address, simulated, [(simulate, point) for point in points])
+        yield from on_ray(address, simulate_point, [(simulate, point) for point in points])
 
 
-def _print(rows: Sequence[Swept]) -> None:
+def _print(rows: Sequence[PointResult]) -> None:
     names = list(rows[0].settings)
     heads = [*names, "seconds", "TTFT p50", "p99", "TPOT p50", "p99", "hit %", "preempted", "busy %"]
     lines = [heads, *([*row.settings.values(), *_cells(row.figures)] for row in rows if row.figures)]

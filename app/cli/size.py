@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from app.cli.hub import ask_hub
+from app.cli.hub import prepare_hub
 from app.cli.options import UserError, add_command, user_errors
 from app.cli.terminal import say
 from app.ground.plain import to_json
@@ -24,7 +24,7 @@ from engine.accounting.weights import WEIGHT_DTYPES
 from engine.trace.messages.words import seconds_text
 
 COUNTS = {
-    "batch": (1, "requests"), "context": (2048, "tokens per request"), "shared-prefix": (0, "of these, shared by all"),
+    "batch": (1, "requests"), "context": (2048, "tokens per request"), "shared-prefix": (0, "tokens that all share"),
     "block-size": (16, "tokens per block"), "tp": (1, "GPUs that split each layer"),
     "encoder-tokens": (Load().encoder_tokens, "tokens that an encoder reads, in models that have one"),
     "max-num-batched-tokens": (Load().max_num_batched_tokens, "tokens per step"),
@@ -35,7 +35,7 @@ RATES = {
     "arrivals": (Load().arrivals, "requests per second"),
     "gpu-memory-utilization": (Load().utilization, "share of the GPU's memory to use"),
 }
-NAMES = {"tp": "tensor_parallel", "gpu_memory_utilization": "utilization"}  # of the endpoint, where they are unlike
+NAMES = {"tp": "tensor_parallel", "gpu_memory_utilization": "utilization"}  # names of the endpoint that differ
 PRINTED = ("model", "load", "sizes", "moved", "mistakes", "gpus", "links")
 
 
@@ -68,9 +68,11 @@ def add_parser(commands: Any) -> None:
     )
     for name, (rate, meaning) in RATES.items():
         parser.add_argument(f"--{name}", type=float, default=rate, metavar="X", help=f"{meaning} (default: {rate:g})")
-    parser.add_argument("--kv-dtype", choices=KV_DTYPES, default=AUTO, help="(default: the checkpoint's, or float16)")
     parser.add_argument(
-        "--dtype", choices=WEIGHT_DTYPES, default="shipped", help="of the weights (default: the checkpoint's)"
+        "--kv-dtype", choices=KV_DTYPES, default=AUTO, help="dtype of the cache (default: the checkpoint's or float16)"
+    )
+    parser.add_argument(
+        "--dtype", choices=WEIGHT_DTYPES, default="shipped", help="dtype of the weights (default: the checkpoint's)"
     )
     parser.add_argument("--presets", type=Path, metavar="FILE", help="TOML file of your own models, GPUs and links")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="read presets/*.toml of this folder too")
@@ -80,9 +82,7 @@ def add_parser(commands: Any) -> None:
 
 
 def check_presets(file: Path) -> None:
-    """Raises:
-    UserError: the file is none with presets.
-    """
+    """Raise UserError unless the file has valid presets."""
     with user_errors(ImpossibleInput):
         read_presets(file)
 
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the sizes.
 
     Raises:
-        UserError: no such model, or numbers that cannot be.
+        UserError: the model is unknown, or the numbers are impossible.
     """
     query = {"kv_dtype": arguments.kv_dtype, "dtype": arguments.dtype}
     query["max_model_len"] = str(arguments.max_model_len or max(MAX_MODEL_LEN, arguments.context))
@@ -119,11 +119,11 @@ def _check(name: str, value: str | None, choices: Mapping[str, object]) -> None:
 
 
 def _model(name: str, known: Presets) -> Architecture | None:
-    """Return a model that is no preset: a file, a folder or a hub name (it has a slash or exists); else None."""
+    """Return the model of a file, a folder or a hub name (`name` has a slash or exists); None for a preset's name."""
     if name in known.models or not ("/" in name or Path(name).exists()):
         return None
-    ask_hub(name)
-    from engine.setup.unloaded_model import architecture_of  # torch: only when a configuration is read
+    prepare_hub(name)
+    from engine.setup.unloaded_model import architecture_of  # imports torch
 
     return architecture_of(name)
 
@@ -169,7 +169,7 @@ def _print_sources(found: dict[str, Any]) -> None:
 
 
 def _title(id: str, texts: dict[str, str]) -> str:
-    """Return the words of a number; a second number of the same kind has the words of the first."""
+    """Return the title of a number. Ids that differ only in a final digit have the same title."""
     return texts[f"scale.size.{id.rstrip('23456789')}"]
 
 

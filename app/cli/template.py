@@ -1,4 +1,4 @@
-"""`kvtheater template check`: check whether a chat template is append-only, so that a prefix cache hits."""
+"""`kvtheater template check`: check whether a chat template is append-only, as prefix caching requires."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from engine.model.template_check import Outcome
 
 DEFAULT_TURNS, MAX_TURNS = 4, 200  # every turn renders the whole conversation
-FILES = (".jinja", ".jinja2", ".j2", ".gguf")  # suffixes of files; a hub name may have others
+FILES = (".jinja", ".jinja2", ".j2", ".gguf")  # suffixes that hub names do not have
 
 
 def add_parser(commands: Any) -> None:
     template = add_command(
         commands, "template", "inspect a chat template", "  kvtheater template check Qwen/Qwen3-0.6B\n"
     )
-    what = template.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subcommands = template.add_subparsers(title="commands", metavar="COMMAND", required=True)
     parser = add_command(
-        what,
+        subcommands,
         "check",
         "check whether a chat template is append-only, turn by turn; exit status 1 if it is not",
         "  kvtheater template check Qwen/Qwen3-0.6B\n"
@@ -46,7 +46,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command. Exit status 0 if every case that the template does not refuse is append-only."""
+    """Check the template. Exit status 0 if every case that it does not reject is append-only, else 1."""
     if not 2 <= arguments.turns <= MAX_TURNS:
         raise UserError(f"--turns must be between 2 and {MAX_TURNS}, not {arguments.turns}")
     if _is_path(arguments.template) and not Path(arguments.template).expanduser().exists():
@@ -63,25 +63,25 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         say(f"{arguments.template}: {len(outcomes)} cases of {arguments.turns} turns")
         for outcome in outcomes:
-            _tell(outcome)
+            _print(outcome)
     return int(any(outcome.verdict == "breaks" and not outcome.by_client for outcome in outcomes))
 
 
 def _is_path(name: str) -> bool:
-    """Return whether `name` can only be a path: a hub name is one word, or two with a slash."""
+    """Return whether `name` can only be a path. A hub name is one word, or two with a slash between them."""
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith(FILES)
 
 
-def _tell(outcome: Outcome) -> None:
+def _print(outcome: Outcome) -> None:
     again = f"{outcome.tokens_again:,} of {outcome.tokens:,} tokens computed again" if outcome.tokens_again else ""
-    says = f"it says: {outcome.reason}" if outcome.reason else again
-    say(f"  {outcome.verdict:<12} {outcome.case:<33} {says}".rstrip())
+    note = f"the template's error: {outcome.reason}" if outcome.reason else again
+    say(f"  {outcome.verdict:<12} {outcome.case:<33} {note}".rstrip())
     if (first := outcome.first) is None:
         return
-    where = "in its answer" if first.turns_back == 0 else f"{first.turns_back} turns before"
+    where = "in its answer" if first.turns_back == 0 else f"{first.turns_back} turns earlier"
     say(f"      after turn {first.turn}, {where}, at token {first.token}; {outcome.num_breaks} breaks in all")
     say(f"        cached    {first.cached!r}", f"        rendered  {first.rendered!r}")
     if outcome.by_client:
-        say("      the client sends back less than it received")
+        say("      cause: the client sends back less than it received")
     if outcome.avoided_by:
         say(f"      avoided by {outcome.avoided_by}")

@@ -1,4 +1,4 @@
-"""Printing text from files: control characters are escaped, since a terminal executes them."""
+"""Printing of text from files. Control characters are escaped, since a terminal executes them."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from app.ground.plain import to_json
-from app.ground.working import alone_on_the_line
+from app.ground.working import without_progress_line
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-# JSON escapes the control characters below 32 itself
+# JSON already escapes the control characters below 32
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
-def shown(text: str) -> str:
-    """Return the text with unprintable characters, line ends included, written as escapes."""
+def escaped(text: str) -> str:
+    """Return the text with unprintable characters, line ends included, replaced by escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number and its noun, whose plural has an s: "2 steps"."""
+    """Return a number and its noun, with an s in the plural: "2 steps"."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def say(*lines: str, to: TextIO | None = None, flush: bool = False) -> None:
-    """Print lines; a line end within one is escaped, and so are characters that the terminal lacks."""
+    """Print lines. Escapes line ends within a line, and characters that the terminal's encoding lacks."""
     stream: TextIO = to or sys.stdout
     encoding = stream.encoding or "utf-8"
-    with alone_on_the_line():
+    with without_progress_line():
         for line in lines or ("",):
-            known = shown(line).encode(encoding, "backslashreplace").decode(encoding)
-            stream.write(known + "\n")
+            encodable = escaped(line).encode(encoding, "backslashreplace").decode(encoding)
+            stream.write(encodable + "\n")
         if flush:
             stream.flush()
 
 
 def progress_bar(*columns: Any) -> Progress:
-    """Return a bar on standard error with these columns, or rich's usual ones; it disappears at its end."""
+    """Return a progress bar on standard error, by default with rich's columns. It is erased when it ends."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -49,19 +49,19 @@ def progress_bar(*columns: Any) -> Progress:
 
 
 class LineHandler(logging.StreamHandler[TextIO]):
-    """Writes log records to standard error, each on a line of its own."""
+    """Writes each log record to standard error, on a separate line."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        with alone_on_the_line():
+        with without_progress_line():
             super().emit(record)
 
 
-class ShownFormatter(logging.Formatter):
-    """Formatter of log records, which may name files, with control characters escaped."""
+class EscapingFormatter(logging.Formatter):
+    """Formatter that escapes control characters, which a file name in a record may have."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Format each line of the message; a stack trace has several."""
-        return "\n".join(map(shown, super().format(record).split("\n")))
+        return "\n".join(map(escaped, super().format(record).split("\n")))
 
 
 def say_json(value: Any) -> None:

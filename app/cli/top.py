@@ -50,63 +50,63 @@ def run(arguments: argparse.Namespace) -> int:
 
     console = Console()
     with user_errors(MetricsError):
-        looking = Looking(_metrics_of(arguments.url))
+        screen = Screen(_metrics_url(arguments.url))
     if arguments.once:
-        console.print(looking.frame)
+        console.print(screen.frame)
         return 0
-    with Live(looking.frame, console=console, auto_refresh=False, screen=True) as live:
+    with Live(screen.frame, console=console, auto_refresh=False, screen=True) as live:
         while True:
             time.sleep(arguments.interval)
-            looking.again()
-            live.update(looking.frame, refresh=True)
+            screen.update()
+            live.update(screen.frame, refresh=True)
 
 
-class Looking:
-    """Series of metrics readings. A failed reading is reported, and the screen keeps the last good one."""
+class Screen:
+    """Tables of a server's metrics. After a failed reading, they show the last good one with a notice."""
 
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """Look for the first time. `clock`: seconds.
+        """Take the first reading. `clock` returns seconds.
 
         Raises:
-            MetricsError: there are none.
+            MetricsError: the server has no metrics.
         """
         from engine.observe.monitor.metrics import read_metrics
 
         self._url, self._clock = url, clock
         self._now = read_metrics(url)
         self._before: MetricsReading | None = None
-        self._at, self._seconds = clock(), 0.0  # when, and since the one before
-        self._restarted = self._silent = ""
+        self._at, self._seconds = clock(), 0.0  # time of the last reading, and seconds since the previous one
+        self._restarted = self._failed = ""  # notices
 
     @property
     def frame(self) -> Group:
-        """Return the content of the screen."""
-        from app.cli.top_tables import drawn
+        """Content of the screen."""
+        from app.cli.top_tables import draw
 
-        return drawn(self._url, self._now, self._before, self._seconds, self._silent or self._restarted)
+        return draw(self._url, self._now, self._before, self._seconds, self._failed or self._restarted)
 
-    def again(self) -> None:
+    def update(self) -> None:
         """Take a reading."""
-        from app.cli.top_tables import counted_since
+        from app.cli.top_tables import baseline
         from engine.observe.monitor.metrics import MetricsError, read_metrics
 
         try:
             found = read_metrics(self._url)
         except MetricsError as error:
             since = time.strftime("%H:%M:%S", time.localtime(time.time() - (self._clock() - self._at)))
-            self._silent = f"what was said at {since}: since then {error}"
+            self._failed = f"values of {since}; since then {error}"
             return
         at = self._clock()
         self._before, self._now = self._now, found
-        self._at, self._seconds, self._silent = at, at - self._at, ""
+        self._at, self._seconds, self._failed = at, at - self._at, ""
         for rank, numbers in self._before.by_rank.items():
-            if numbers and not counted_since(found.by_rank.get(rank, {}), numbers):
-                self._restarted = f"it restarted before {time.strftime('%H:%M:%S')}: its counters fell"
+            if numbers and not baseline(found.by_rank.get(rank, {}), numbers):
+                self._restarted = f"the server restarted before {time.strftime('%H:%M:%S')}: its counters fell"
 
 
-def _metrics_of(url: str) -> str:
-    """Raises UserError: it is no address."""
+def _metrics_url(url: str) -> str:
+    """Return the URL of a server's metrics. Raises UserError if `url` is not an HTTP address."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise UserError(f"{url} is no address of a server: http://HOST:PORT")
+        raise UserError(f"{url} is not a server's address of the form http://HOST:PORT")
     return urlunsplit(parts if parts.path.rstrip("/") else parts._replace(path="/metrics"))

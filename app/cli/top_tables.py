@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
     from engine.observe.monitor.metrics import MetricsReading
 
-Numbers = dict[str, float]  # by their names on the wire
-Ranks = list[tuple[int, Numbers, Numbers]]  # each rank's numbers now and at the look before, {} where none counts
+Numbers = dict[str, float]  # metric name, as the server reports it -> value
+Ranks = list[tuple[int, Numbers, Numbers]]  # rank, its current numbers, and the previous ones or {} (see `baseline`)
 
 BAR = 24  # columns
 UNKNOWN = "unknown"
-# as vLLM, SGLang or this program calls it
+# metric names of vLLM, SGLang and this program
 RUNNING = ("vllm:num_requests_running", "sglang:num_running_reqs")
 WAITING = ("vllm:num_requests_waiting", "sglang:num_queue_reqs")
 BLOCKS = ("vllm:kv_cache_usage_perc",)
@@ -31,8 +31,8 @@ BY_REASON = re.compile(r'preemptions\w*_total\{(?=.*reason=")(.*)\}$')
 CLIENT_WAITING = re.compile(r'^kvtheater:lane_requests_waiting\{client="(.*)"\}$')
 
 
-def drawn(url: str, now: MetricsReading, before: MetricsReading | None, seconds: float, notice: str = "") -> Group:
-    """Return the screen; unreported values are unknown. Rates are those since the reading `before`, `seconds` ago.
+def draw(url: str, now: MetricsReading, before: MetricsReading | None, seconds: float, notice: str = "") -> Group:
+    """Return the screen. Unreported values are unknown. Rates are those since the reading `before`, `seconds` ago.
 
     `notice`: a message about the readings themselves.
     """
@@ -44,22 +44,22 @@ def drawn(url: str, now: MetricsReading, before: MetricsReading | None, seconds:
     if notice:
         parts.append(Text(notice, style="bold"))
     if not now.by_rank:
-        return Group(*parts, Text("no numbers yet: nothing has run there"))
+        return Group(*parts, Text("no metrics yet: nothing has run there"))
     ranks: Ranks = [
-        (rank, numbers, counted_since(numbers, before.by_rank.get(rank, {}) if before else {}))
+        (rank, numbers, baseline(numbers, before.by_rank.get(rank, {}) if before else {}))
         for rank, numbers in sorted(now.by_rank.items())
     ]
     tables = (_pools(ranks, seconds), _requests(ranks, seconds), _reasons(ranks), _clients(ranks))
     return Group(*parts, *(table for table in tables if table is not None))
 
 
-def counted_since(numbers: Numbers, last: Numbers) -> Numbers:
-    """Return `last`, or nothing where a counter fell or is gone: the server restarted in between and counts from 0."""
+def baseline(numbers: Numbers, last: Numbers) -> Numbers:
+    """Return `last`, or {} if a counter fell or is missing: the server has restarted and counts from 0 again."""
     return {} if any(value > numbers.get(name, -1.0) for name, value in last.items() if "_total" in name) else last
 
 
 def _table(*columns: tuple[str, bool]) -> Table:
-    """Return a table. `columns`: name, and whether it is of numbers."""
+    """Return a table. `columns`: name, and whether the cells are numbers."""
     from rich.table import Table
 
     table = Table()
@@ -93,7 +93,7 @@ def _requests(ranks: Ranks, seconds: float) -> Table:
 
 
 def _reasons(ranks: Ranks) -> Table | None:
-    """Return the reasons of all ranks together; None: the server gives no reasons, or nothing was preempted."""
+    """Return the preemptions of all ranks by reason; None if the server reports no reasons or no preemptions."""
     counts: Counter[str] = Counter()
     for _, now, _ in ranks:
         for name, value in now.items():
@@ -108,7 +108,7 @@ def _reasons(ranks: Ranks) -> Table | None:
 
 
 def _clients(ranks: Ranks) -> Table | None:
-    """Return the clients' queues, the longest first; None: the server has none, or all are empty."""
+    """Return the clients' queues, longest first; None if the server has none, or all are empty."""
     values = [(name, value) for _, now, _ in ranks for name, value in now.items()]
     clients = [(found[1], value) for name, value in values if (found := CLIENT_WAITING.match(name))]
     if not any(value for _, value in clients):
@@ -140,9 +140,7 @@ def _count(names: tuple[str, ...], numbers: Numbers) -> str:
 
 
 def _share(numbers: Numbers, last: Numbers) -> str:
-    """Return tokens hit over tokens queried: since the previous reading if there are any, else since the server's
-    start.
-    """
+    """Return hit over queried tokens, since the previous reading or, without new queries, since the server's start."""
     if HITS not in numbers or QUERIES not in numbers:
         return UNKNOWN
     hits, queries = (numbers[name] - last.get(name, 0.0) for name in (HITS, QUERIES))

@@ -20,9 +20,9 @@ from engine.trace.records import StepRecord
 
 def add_parser(commands: Any) -> None:
     trace = add_command(commands, "trace", "inspect a recorded run", "  kvtheater trace show run.kvtrace\n")
-    what = trace.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subcommands = trace.add_subparsers(title="commands", metavar="COMMAND", required=True)
     parser = add_command(
-        what,
+        subcommands,
         "show",
         "show a trace's header and records; exit status 1 if the file is damaged",
         "  kvtheater trace show run.kvtrace\n"
@@ -33,16 +33,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--record", type=int, metavar="I", help="print this record in full, counted from 0")
     parser.add_argument("--json", action="store_true", help="print records as JSON lines, the header first")
     parser.set_defaults(run=run)
-    trace_compare.add_parser(what)
-    trace_explain.add_parser(what)
-    trace_check.add_parser(what)
-    trace_export.add_parser(what)
-    trace_query.add_parser(what)
-    trace_what_if.add_parser(what)
+    for module in (trace_compare, trace_explain, trace_check, trace_export, trace_query, trace_what_if):
+        module.add_parser(subcommands)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show it. Exit status 0 if the file is sound, 1 if it is damaged (the part before the damage is shown)."""
+    """Print the trace. Exit status 0 if it is sound, 1 if it is damaged (the part before the damage is printed)."""
     path: Path = arguments.file
     try:
         with file_errors("read", path):
@@ -59,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
                 _print_json(reader)
             else:
                 _print_table(reader)
-        except TraceFormatError as error:  # sound by its checksum, yet not a record
+        except TraceFormatError as error:  # the checksum is right, the record is not
             damage = str(error)
     return damage_status(path, damage)
 
@@ -113,7 +109,7 @@ def _print_table(reader: TraceReader) -> None:
 
 
 def _print_observed(reader: TraceReader) -> None:
-    """Print a monitored server's log: its reports, and what it did not report."""
+    """Print the log of a monitored server: its reports, and the names of unreported facts."""
     header = reader.header
     assert header.observed is not None
     pool = f"{header.engine['num_blocks']} blocks of {header.engine['block_size']}"
@@ -135,7 +131,7 @@ def _print_observed(reader: TraceReader) -> None:
 
 
 def _summary(record: StepRecord) -> str:
-    """Return a record in one line."""
+    """Return a one-line summary of a record."""
     parts = []
     for phase in ("prefill", "decode"):
         entries = [e for e in record.batch if e.phase == phase]

@@ -1,4 +1,4 @@
-"""`kvtheater trace check`: whether a file conforms to the trace format."""
+"""`kvtheater trace check`: check that files conform to the trace format."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from app.cli.terminal import progress_bar, say
 from engine.trace.check import Counts, check
 
 
-def add_parser(what: Any) -> None:
-    """The subcommand of `trace`."""
+def add_parser(commands: Any) -> None:
+    """Add the subcommand to those of `trace`."""
     parser = add_command(
-        what,
+        commands,
         "check",
         "check traces byte by byte: frames, records, state, memory figures, arrays; exit status 1 for a finding",
         "  kvtheater trace check run.kvtrace\n  kvtheater trace check --limit 100 traces/*.kvtrace\n",
@@ -29,7 +29,7 @@ def add_parser(what: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check each file. Exit status 0 if all are sound."""
+    """Check each file. Exit status 0 if all are sound, else 1."""
     if arguments.limit < 1:
         raise UserError(f"--limit must be at least 1, not {arguments.limit}")
     sound = [_check(path, arguments.limit) for path in arguments.files]
@@ -54,7 +54,7 @@ def _check(path: Path, limit: int) -> bool:
 
 @contextmanager
 def _progress(path: Path) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a function that updates a bar on a terminal, for large files; else None."""
+    """Yield a function that updates a progress bar; None for a file up to 16 MiB, and without a terminal."""
     if not (sys.stderr.isatty() and path.is_file() and path.stat().st_size > 1 << 24):
         yield None
         return

@@ -26,10 +26,10 @@ TOTALS = [  # name, unit
 ]  # fmt: skip
 
 
-def add_parser(what: Any) -> None:
-    """The subcommand of `trace`."""
+def add_parser(commands: Any) -> None:
+    """Add the subcommand to those of `trace`."""
     parser = add_command(
-        what,
+        commands,
         "compare",
         "compare two runs, aligned by request and token; exit status 1 when an operation differs or a file is damaged",
         "  kvtheater trace compare paged.kvtrace contiguous.kvtrace\n"
@@ -42,15 +42,15 @@ def add_parser(what: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare and print."""
+    """Compare the runs, and print the result."""
     with contextlib.ExitStack() as files:
         readers = [files.enter_context(open_trace(path)) for path in (arguments.a, arguments.b)]
         try:
             found = compare(*readers)
         except (TraceFormatError, TraceStateError) as error:
-            raise UserError(f"they cannot be compared: {error}; `kvtheater trace check` says which is wrong") from error
+            raise UserError(f"cannot compare the traces: {error}; check them with `kvtheater trace check`") from error
         if any(reader.header.observed is not None for reader in readers):
-            _print_monitored(found, arguments)  # other figures of it would be made up
+            _print_monitored(found, arguments)
         elif arguments.json:
             say_json(found)
         else:
@@ -62,11 +62,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print_monitored(found: Comparison, arguments: argparse.Namespace) -> None:
-    """Print whether two monitored servers reported the same."""
+    """Print the first difference only, since a monitored server does not report the other figures."""
     if arguments.json:
         say_json({"first_op": found.first_op, "unknown": UNSAID})
         return
-    say(f"A  {arguments.a}", f"B  {arguments.b}", "", *_op_difference(found.first_op), "", f"nothing else: {UNSAID}")
+    say(f"A  {arguments.a}", f"B  {arguments.b}", "", *_op_difference(found.first_op), "", f"nothing more: {UNSAID}")
 
 
 def _print(found: Comparison, a: Path, b: Path) -> None:
@@ -97,17 +97,17 @@ def _print(found: Comparison, a: Path, b: Path) -> None:
 
 
 def _op_difference(difference: OpDifference | None) -> list[str]:
-    """Return a line, and one for each run."""
-    what = "first operation that differs: "
+    """Return the lines about the first difference: its place, and each run's operation."""
+    label = "first operation that differs: "
     if difference is None:
-        return [f"{what}none"]
-    where = f"{what}record {difference.record}, operation {difference.op}"
+        return [f"{label}none"]
+    where = f"{label}record {difference.record}, operation {difference.op}"
     return [where, f"  A {_op(difference.a, difference.kind_a)}", f"  B {_op(difference.b, difference.kind_b)}"]
 
 
 def _op(op: Op | None, kind: str | None) -> str:
     if op is None:
-        return "the log ends before" if kind is None else f"{kind}: no more operations"
+        return "the log ends before it" if kind is None else f"{kind}: no more operations"
     fields = {name: getattr(op, name) for name in op.__struct_fields__}
     text = f"{op.__struct_config__.tag} " + " ".join(f"{k}={_short(v)}" for k, v in fields.items())
     return text if len(text) <= 160 else text[:157] + "..."

@@ -1,4 +1,4 @@
-"""`kvtheater trace explain`: why a run went as it did, or what happened to one request."""
+"""`kvtheater trace explain`: causes of a run's waits, misses and preemptions, and the timeline of a request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from unicodedata import east_asian_width
 
 from app.cli.options import UserError, add_command
-from app.cli.reading import damage_status, expect_engines_own, open_trace
+from app.cli.reading import damage_status, open_trace, refuse_monitored
 from app.cli.terminal import say, say_json
 from engine.options.check import similar_words
 from engine.trace.disagg_ids import plain_id
@@ -31,7 +31,7 @@ from engine.trace.log import TraceReader
 from engine.trace.messages import Context, Voice, languages
 from engine.trace.messages.words import bytes_text
 
-Columns = tuple[tuple[str, int], ...]  # (name, width in columns of a terminal), flush right unless negative
+Columns = tuple[tuple[str, int], ...]  # (name, width); right-aligned, or left-aligned if the width is negative
 STEPS: Columns = (("record", 6), ("step", 6), ("ms", 8), ("forward", 8), ("sample", 7), ("schedule", 8))
 REQUESTS: Columns = (
     ("request", -16), ("seq", 4), ("prompt", 6), ("cached", 6), ("new", 5), ("preempted", 9), ("again", 6),
@@ -39,12 +39,12 @@ REQUESTS: Columns = (
 )  # fmt: skip
 
 
-def add_parser(what: Any) -> None:
-    """The subcommand of `trace`."""
+def add_parser(commands: Any) -> None:
+    """Add the subcommand to those of `trace`."""
     parser = add_command(
-        what,
+        commands,
         "explain",
-        "say where the memory went, which steps were slow, and why a request waited, missed the cache or was preempted",
+        "explain the use of memory, the slowest steps, and why requests waited, missed the cache or were preempted",
         "  kvtheater trace explain run.kvtrace\n"
         "  kvtheater trace explain run.kvtrace --request request-17\n"
         "  kvtheater trace explain run.kvtrace --request request-17 --lang zh\n"
@@ -52,12 +52,13 @@ def add_parser(what: Any) -> None:
         "  kvtheater trace explain run.kvtrace --json | jq .slowest\n",
     )
     parser.add_argument("file", type=Path, metavar="FILE")
-    parser.add_argument("--request", metavar="ID", help="print the story of one request, by id or number")
+    parser.add_argument("--request", metavar="ID", help="print the timeline of one request, by id or number")
     parser.add_argument(
         "--goodput",
         type=_slo,
         metavar="SLO",
-        help=f"print requests that met objectives: milliseconds as in ttft:250,tpot:100, or {', '.join(APPLICATIONS)}",
+        help="print how many requests met objectives in milliseconds, such as ttft:250,tpot:100, or those of "
+        + ", ".join(APPLICATIONS),
     )
     parser.add_argument("--lang", choices=languages(), default="en", help="language (default: en)")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -67,14 +68,14 @@ def add_parser(what: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Explain. Exit status 0 if the file is sound, 1 if it is damaged (the part before the damage is explained)."""
     with open_trace(arguments.file) as log:
-        expect_engines_own(log, "`kvtheater trace show` and `kvtheater replay` have what it said")
+        refuse_monitored(log, "use `kvtheater trace show` or `kvtheater replay` for its reports")
         if arguments.request is not None:
-            everyone = timelines(log)
-            requests = of_request(everyone, arguments.request)
+            all_timelines = timelines(log)
+            requests = timelines_of(all_timelines, arguments.request)
             if arguments.json:
                 say_json(requests)
             else:
-                _Narrator(log, everyone, arguments.lang).tell(requests)
+                _Narrator(log, all_timelines, arguments.lang).print(requests)
         elif arguments.json:
             found = overview(log)
             say_json(found if arguments.goodput is None else goodput_of(found, arguments.goodput))
@@ -93,27 +94,27 @@ def _slo(text: str) -> SLO:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def of_request(everyone: list[Timeline], request_id: str) -> list[Timeline]:
-    """Return the timelines of a request's sequences, on all instances. A number alone is that of the one request whose
-    name has this number and no other, or of a sequence.
+def timelines_of(all_timelines: list[Timeline], request_id: str) -> list[Timeline]:
+    """Return the timelines of a request's sequences, on all instances. A number selects the only request whose id ends
+    with it and has no other digits or, if there is none, a sequence.
     """
-    names = list(dict.fromkeys(plain_id(story.request_id) for story in everyone))
+    names = list(dict.fromkeys(plain_id(one.request_id) for one in all_timelines))
     numbered = [name for name in names if _number(name) == _number(request_id)]
     if request_id not in names and request_id.isdecimal():
         request_id = numbered[0] if len(numbered) == 1 else request_id
-        if not numbered and (found := [story for story in everyone if str(story.seq_id) == request_id]):
+        if not numbered and (found := [one for one in all_timelines if str(one.seq_id) == request_id]):
             return found
-    found = [story for story in everyone if request_id in (story.request_id, plain_id(story.request_id))]
+    found = [one for one in all_timelines if request_id in (one.request_id, plain_id(one.request_id))]
     if not found:
         some = ", ".join(names[:8]) + (f", … {names[-1]}" if len(names) > 8 else "")
         meant = numbered if _number(request_id) is not None and numbered else similar_words(request_id, names)
         hint = f"; did you mean {' or '.join(meant[:3])}?" if meant else ""
-        raise UserError(f"no request is called {request_id!r}; the trace has {len(names)}: {some or 'none'}{hint}")
+        raise UserError(f"there is no request {request_id!r}; the trace has {len(names)}: {some or 'none'}{hint}")
     return found
 
 
 def _number(name: str) -> int | None:
-    """Return the number that a request's name ends with; None: it has other digits too, as random ids have."""
+    """Return the number that a request's id ends with; None if it has other digits too, like a random id."""
     digits = re.fullmatch(r"[^0-9]*([0-9]{1,18})", name)
     return int(digits[1]) if digits else None
 
@@ -221,35 +222,35 @@ def _row(columns: Columns, cells: tuple[str | int, ...]) -> str:
 
 
 def _padded(text: str, width: int) -> str:
-    """Pad `text` to that many columns of a terminal, where Chinese characters take two."""
+    """Pad `text` to `width` columns of a terminal, where a Chinese character takes two."""
     spaces = " " * (abs(width) - sum(2 if east_asian_width(c) in "WF" else 1 for c in text))
     return text + spaces if width < 0 else spaces + text
 
 
 class _Narrator:
-    """Prints the timelines of sequences. Other sequences are named by their requests."""
+    """Printer of the timelines of sequences. Other sequences are named with their requests."""
 
-    def __init__(self, log: TraceReader, everyone: list[Timeline], language: str) -> None:
+    def __init__(self, log: TraceReader, all_timelines: list[Timeline], language: str) -> None:
         self._log = log
-        self._requests = {story.seq_id: story.request_id for story in everyone}
+        self._requests = {one.seq_id: one.request_id for one in all_timelines}
         self._about: int | None = None
         self._voice = Voice(language, name=self._name, first_record=0, thin_space=" ")
         self._say: Callable[..., str] = self._voice.say
 
-    def tell(self, found: list[Timeline]) -> None:
-        for story in found:
-            self._about = story.seq_id
-            say(self._say("explain.story", request=story.request_id, id=story.seq_id))
-            for event in story.events:
+    def print(self, found: list[Timeline]) -> None:
+        for timeline in found:
+            self._about = timeline.seq_id
+            say(self._say("explain.story", request=timeline.request_id, id=timeline.seq_id))
+            for event in timeline.events:
                 where = {"record": f"{event.record:>5}", "step": f"{event.step:>5}"}
                 say("  " + self._say("explain.moment", **where, text=self._event(event)))
-            if story.waiting:
-                say("  " + self._waited("timeline.waits", story.waiting))
+            if timeline.waiting:
+                say("  " + self._waited("timeline.waits", timeline.waiting))
 
     def _event(self, event: TimelineEvent) -> str:
         record = self._log.record(event.record)
         place = record.ops.index(event.op)
-        sentences = [self._voice.tell(event.op, Context(header=self._log.header, record=record, place=place))]
+        sentences = [self._voice.render(event.op, Context(header=self._log.header, record=record, index=place))]
         if event.computed_again:
             sentences.append(self._say("timeline.again", n=event.computed_again))
         if event.wait and event.wait.steps:

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from app.cli.options import UserError, add_command, file_errors, user_errors
-from app.cli.reading import damage_status, expect_engines_own, open_trace
+from app.cli.reading import damage_status, open_trace, refuse_monitored
 from app.cli.terminal import say
 from engine.trace.export import ExportError
 from engine.trace.log import TraceReader
@@ -16,16 +16,16 @@ from engine.trace.log import TraceReader
 FORMATS = ("perfetto", "csv", "parquet", "kv-events")
 
 
-def add_parser(what: Any) -> None:
-    """The subcommand of `trace`."""
+def add_parser(commands: Any) -> None:
+    """Add the subcommand to those of `trace`."""
     parser = add_command(
-        what,
+        commands,
         "export",
         "write a trace for other programs: Perfetto, tables, vLLM's KV events",
         "  kvtheater trace export run.kvtrace --to perfetto -o run.json       open it on ui.perfetto.dev\n"
         "  kvtheater trace export run.kvtrace --to csv -o tables/             steps.csv and events.csv\n"
         "  kvtheater trace export run.kvtrace --to parquet -o tables/         likewise; needs pyarrow\n"
-        "  kvtheater trace export run.kvtrace --to kv-events -o run.jsonl     readable; any other name: msgpack\n",
+        "  kvtheater trace export run.kvtrace --to kv-events -o run.jsonl     JSON lines; msgpack for other suffixes\n",
     )
     parser.add_argument("file", type=Path, metavar="FILE")
     parser.add_argument("--to", required=True, choices=FORMATS, help="format")
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Export. Exit status 0 if the trace is sound, 1 if it is damaged (the part before the damage is exported)."""
     path, output, to = arguments.file, arguments.output, arguments.to
     with open_trace(path) as reader:
-        expect_engines_own(reader, "`kvtheater trace show --json` writes each record")
+        refuse_monitored(reader, "`kvtheater trace show --json` prints each record")
         with user_errors(ExportError), file_errors("write", output):
             written = _tables(reader, output, to, arguments.force) if to in ("csv", "parquet") else None
             written = written or [_file(reader, output, to, arguments.force)]

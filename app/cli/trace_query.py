@@ -17,15 +17,15 @@ from engine.trace.log import TraceReader
 from engine.trace.messages import languages
 from engine.trace.query.database import MAX_ROWS, Answer, LogDatabase, QueryError
 from engine.trace.query.questions import questions
-from engine.trace.query.table_cache import DATA, LONG, SUFFIX, CachedTables, make
+from engine.trace.query.table_cache import DATA, MIN_CACHED_BYTES, SUFFIX, CachedTables, make
 
 WIDEST = 44  # characters of a column
 
 
-def add_parser(what: Any) -> None:
-    """The subcommand of `trace`."""
+def add_parser(commands: Any) -> None:
+    """Add the subcommand to those of `trace`."""
     parser = add_command(
-        what,
+        commands,
         "query",
         "query a whole log: a prepared question, such as blocks evicted and computed again, or your own SQL",
         "  kvtheater trace query run.kvtrace                                   list the prepared questions\n"
@@ -51,11 +51,11 @@ def add_parser(what: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the query. Return 0 when the trace is sound, 1 when it is damaged (the part before the damage is queried)."""
+    """Run the query. Exit status 0 if the trace is sound, 1 if it is damaged (the part before that is queried)."""
     if arguments.question and arguments.sql:
         raise UserError("give a question's name or --sql, not both")
     if arguments.limit < 1:
-        raise UserError(f"--limit is 1 or more, not {arguments.limit}")
+        raise UserError(f"--limit must be at least 1, not {arguments.limit}")
     with open_trace(arguments.file) as log:
         observed = log.header.observed is not None
         if arguments.question or arguments.sql:
@@ -70,21 +70,21 @@ def _sql_of(name: str, observed: bool) -> str:
     question = questions()[name]
     if question.observed is not observed:
         kind = "a monitored server's log" if question.observed else "an engine's own log"
-        raise UserError(f"{name} is a query over {kind}, which this log is not; without a name the queries are listed")
+        raise UserError(f"{name} is a query over {kind}, which this log is not; omit the name to list the queries")
     return question.sql
 
 
 def _answer(log: TraceReader, file: Path, sql: str, limit: int) -> Answer:
-    """Query a log. A short log is read for each query; a long one's tables are cached, as the page does."""
+    """Query a log. A short log is read for each query; the tables of a long one are cached."""
     with user_errors(QueryError):
-        if log.num_bytes > LONG and (cached := _cached(log, file)) is not None:
+        if log.num_bytes > MIN_CACHED_BYTES and (cached := _cached_tables(log, file)) is not None:
             return cached.ask(sql, limit)
         with LogDatabase(log) as database:
             return database.ask(sql, limit)
 
 
-def _cached(log: TraceReader, file: Path) -> CachedTables | None:
-    """Return the cached tables; None if they cannot be cached, so the log is read for this query."""
+def _cached_tables(log: TraceReader, file: Path) -> CachedTables | None:
+    """Return the cached tables, which are built if needed; None if they cannot be cached."""
     folder = folder_in(data_dir())
     target = folder / f"{name_of(file)}{SUFFIX}"
     try:
@@ -95,7 +95,7 @@ def _cached(log: TraceReader, file: Path) -> CachedTables | None:
 
     def on_progress(count: int) -> None:
         if terminal:
-            sys.stderr.write(f"\rthe log becomes tables, once: {100 * count // len(log)} %")
+            sys.stderr.write(f"\rbuilding the log's tables: {100 * count // len(log)} %")
             sys.stderr.flush()
 
     try:

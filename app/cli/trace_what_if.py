@@ -12,7 +12,7 @@ from app.cli.terminal import say, say_json
 from engine.simulate.replay_inputs import ReplayError
 from engine.simulate.what_if import WhatIf, what_if
 
-ROWS = [  # what is said, and the figure
+ROWS = [  # label, field of `Figures`
     ("blocks", "num_blocks"), ("steps", "steps"), ("tokens computed", "computed_tokens"),
     ("  computed again", "recomputed_tokens"), ("prompt tokens looked up", "asked_tokens"),
     ("  hit", "hit_tokens"), ("preemptions", "preemptions"), ("evictions", "evictions"),
@@ -22,12 +22,12 @@ ROWS = [  # what is said, and the figure
 ]  # fmt: skip
 
 
-def add_parser(what: Any) -> None:
-    """The subcommand of `trace`."""
+def add_parser(commands: Any) -> None:
+    """Add the subcommand to those of `trace`."""
     parser = add_command(
-        what,
+        commands,
         "what-if",
-        "replay a log's requests with another pool size, through scheduler and cache without a model",
+        "replay a log's requests with another pool size, through the scheduler and the cache, without a model",
         "  kvtheater trace what-if run.kvtrace\n"
         "  kvtheater trace what-if run.kvtrace --times 0.5\n"
         "  kvtheater trace what-if run.kvtrace --json | jq .other.preemptions\n",
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     replayed).
     """
     if not 0 < arguments.times <= 1000:
-        raise UserError(f"--times is over 0 and at most 1000, not {arguments.times:g}")
+        raise UserError(f"--times must be over 0 and at most 1000, not {arguments.times:g}")
     with open_trace(arguments.file) as log:
         with user_errors(ReplayError, of=arguments.file):
             found = what_if(log, arguments.times)
@@ -65,9 +65,9 @@ def _print(found: WhatIf) -> None:
     if found.differs_in is None:
         say(f"Replayed with the log's own pool, all {found.num_records:,} records have the same decisions.")
     else:
-        say(f"Replayed with the log's own pool, record {found.differs_in} is the first with another decision.")
+        say(f"Replayed with the log's own pool, record {found.differs_in} is the first with a different decision.")
     say("Each request arrives after as many steps as in the log and samples the same tokens; nothing is computed.")
-    say("A request that continues an answer arrives as many steps after the end of that answer.")
+    say("A request that continues an answer arrives as many steps after that answer's end as in the log.")
 
 
 def _text(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""`kvtheater worker`: a process that holds sockets for a server whose class is too large for one process."""
+"""`kvtheater worker`: a process that serves the clients of a class that is too large for the server's process."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def add_parser(commands: Any) -> None:
         "  kvtheater worker --message-queue redis://localhost --port 8801\n"
         "  kvtheater worker --message-queue redis://localhost --port 8802\n"
         "\n"
-        "put a proxy in front that sends a browser to the same worker each time: examples/nginx.conf is an example\n",
+        "put a proxy in front that always sends a browser to the same worker, as examples/nginx.conf does\n",
     )
     parser.add_argument(
-        "--message-queue", required=True, metavar="URL", help="Redis of the server, as redis://HOST:PORT/DATABASE"
+        "--message-queue", required=True, metavar="URL", help="the server's Redis: redis://HOST:PORT/DATABASE"
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, help="port, 0 for any free one (default: 8765, or the next free one)")
     parser.add_argument(
         "--server",
         metavar="URL",
-        help="HTTP address of the server (default: the one that it reports, which is valid on its own machine)",
+        help="HTTP address of the server (default: the address that it reports, which is valid on its own machine)",
     )
     parser.set_defaults(run=run)
 
@@ -42,28 +42,28 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C or SIGTERM, or until the server rejects this worker."""
     check_queue(arguments.message_queue, is_server=False)
     if arguments.server is not None and not arguments.server.startswith("http://"):
-        raise UserError(f"--server {arguments.server} is no address: http://HOST:PORT is one")
+        raise UserError(f"--server {arguments.server} is not of the form http://HOST:PORT")
     with bound_socket(arguments) as bound:
         from app.server.worker import create_worker
 
         stop = threading.Event()
-        why: list[str] = []
+        reasons: list[str] = []
 
-        def refused(reason: str) -> None:
-            why.append(reason)
+        def on_refused(reason: str) -> None:
+            reasons.append(reason)
             stop.set()
 
-        def stopped(number: int, _: Any) -> None:
-            if stop.is_set():  # a second signal, while it was closing
+        def on_signal(number: int, _: Any) -> None:
+            if stop.is_set():  # a second signal, during the shutdown
                 os._exit(128 + number)
             stop.set()
 
-        app = create_worker(arguments.message_queue, refused, arguments.server)
+        app = create_worker(arguments.message_queue, on_refused, arguments.server)
         host, port = bound.getsockname()[:2]
         transport, link = app.extensions["kvtheater.transport"], app.extensions["kvtheater.link"]
         thread = transport.start(app, bound)
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, stopped)
+            signal.signal(number, on_signal)
         say(f"a web worker: http://{f'[{host}]' if ':' in host else host}:{port}/", flush=True)
         link.start()
         stop.wait()
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         link.stop()
         transport.stop()
         thread.join()
-    if why:
-        raise UserError(why[0])
+    if reasons:
+        raise UserError(reasons[0])
     say("stopped", flush=True)
     return 0

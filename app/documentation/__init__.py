@@ -1,1 +1,1 @@
-"""The documentation at /docs, rendered from the Markdown files of docs/ when a page is requested."""
+"""Documentation at /docs, rendered on request from the Markdown files of docs/."""

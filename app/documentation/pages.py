@@ -20,19 +20,19 @@ PICTURE_TYPES = {".png": "image/png", ".webp": "image/webp"}
 
 
 class DocumentationContext(NamedTuple):
-    """The folder of the documentation."""
+    """Context of the endpoints: the documentation's folder."""
 
     folder: Path
 
 
 def first(context: DocumentationContext, request: Request) -> Response:
-    """Redirect to the first page; the address is relative, since a proxy may serve this below any path."""
+    """Redirect to the first page, by a relative address, since a proxy may serve the server below any path."""
     target = "index" if request.path.endswith("/") else "docs/index"
     return _redirect(target)
 
 
-def shown(context: DocumentationContext, request: Request, name: str) -> Response:
-    """Return a page of the navigation; a picture of the documentation."""
+def page_or_picture(context: DocumentationContext, request: Request, name: str) -> Response:
+    """Return a page of the navigation, or a picture."""
     folder, _, file = name.rpartition("/")
     if folder == PICTURES:
         return _picture(context, file)
@@ -74,10 +74,10 @@ def _picture(context: DocumentationContext, file: str) -> Response:
 ROUTES = [
     Route("GET", "/docs", first),
     Route("GET", "/docs/", first),
-    Route("GET", "/docs/<path:name>", shown),
+    Route("GET", "/docs/<path:name>", page_or_picture),
 ]
 
 
 def blueprint() -> flask.Blueprint:
-    """Return the documentation."""
+    """Return the blueprint of the documentation."""
     return routing.blueprint("documentation", "", DocumentationContext(docs_dir()), ROUTES)

@@ -1,7 +1,7 @@
-"""Pages of the documentation: navigation, and Markdown as HTML.
+"""Pages of the documentation: navigation, and conversion of Markdown to HTML.
 
-Pages are the entries of docs/nav.json, which MkDocs reads too. No other file is reachable by a page's name. Anchors of
-headings are those of Python-Markdown, so that links work here and on the site that MkDocs builds.
+The pages are the entries of docs/nav.json, which MkDocs reads too; no other file can be requested. Headings have the
+anchors of Python-Markdown, so that links work here and on the site that MkDocs builds.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _PAGE_LINK = re.compile(r"(?!\w+:)([^#]+)\.md(#.*)?")
 
 
 class Entry(Struct, frozen=True):
-    """A page of the navigation. `section` is "" for a page outside of sections."""
+    """Page of the navigation. `section` is "" for a page outside of sections."""
 
     title: str
-    name: str  # the path below docs/, without its suffix
+    name: str  # path below docs/, without its suffix
     section: str = ""
 
 
 class Heading(Struct, frozen=True):
-    """A heading of a page, with its anchor."""
+    """Heading of a page, with its anchor."""
 
     level: int
     text: str
@@ -42,7 +42,7 @@ class Heading(Struct, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """A rendered page."""
+    """Rendered page."""
 
     html: str
     headings: list[Heading]
@@ -63,7 +63,7 @@ def _entries(found: Sequence[dict[str, Any]], section: str = "") -> Iterator[Ent
 
 
 def page(folder: Path, name: str) -> Page:
-    """Render `name`, an entry of the navigation; a file is rendered again after it has changed."""
+    """Render `name`, an entry of the navigation. Cached until the file changes."""
     path = folder / f"{name}.md"
     return _rendered(path, path.stat().st_mtime_ns)
 
@@ -74,19 +74,19 @@ def _rendered(path: Path, stamp: int) -> Page:
 
 
 def render(text: str) -> Page:
-    """Render Markdown. HTML in it is escaped and comments are dropped; links to .md files become links to pages."""
+    """Render Markdown. Escapes HTML in it, drops comments, and turns links to .md files into links to pages."""
     tokens = _MARKDOWN.parse(_COMMENT.sub("", text))
     headings: list[Heading] = []
     for at, token in enumerate(tokens):
         if token.type == "heading_open":
-            shown = _text(tokens[at + 1])
-            anchor = _unused(slug(shown), {heading.anchor for heading in headings})
-            headings.append(Heading(int(token.tag[1]), shown, anchor))
+            title = _text(tokens[at + 1])
+            anchor = _unused(slug(title), {heading.anchor for heading in headings})
+            headings.append(Heading(int(token.tag[1]), title, anchor))
             token.attrSet("id", anchor)
         elif token.type == "table_open":
-            token.attrSet("tabindex", "0")  # a wide table is scrolled by keys too
+            token.attrSet("tabindex", "0")  # makes a wide table scrollable by keyboard
         elif token.type in ("th_open", "td_open") and (style := token.attrs.pop("style", None)):
-            token.attrSet("class", str(style).replace(":", "-"))  # text-align-right; the policy allows no inline style
+            token.attrSet("class", str(style).replace(":", "-"))  # CSP forbids inline styles
         elif token.type == "inline":
             _relink(token)
     return Page(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {}), headings)
@@ -97,7 +97,7 @@ def _text(inline: Token) -> str:
 
 
 def _render_text(self: Any, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
-    """Render a text whose dates do not break at their hyphens."""
+    """Render a text so that dates do not break at their hyphens."""
     return _DATE.sub(r'<span class="date">\g<0></span>', escapeHtml(tokens[at].content))
 
 
@@ -111,7 +111,7 @@ def _relink(inline: Token) -> None:
 
 
 def slug(text: str) -> str:
-    """Return the anchor of a heading, as the `toc` extension of Python-Markdown has it."""
+    """Return the anchor of a heading, like the `toc` extension of Python-Markdown."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode("ascii")
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower())
 

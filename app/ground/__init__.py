@@ -1,1 +1,1 @@
-"""Ground floor: errors, settings, paths, JSON forms, routes. Imports nothing else of the application."""
+"""Errors, settings, paths, JSON and routes for all other packages of the application; imports none of them."""

@@ -1,4 +1,4 @@
-"""Refusals: error answers to clients."""
+"""Refusals: error responses to clients."""
 
 from __future__ import annotations
 
@@ -47,11 +47,12 @@ HTTP_STATUS: dict[str, int] = {
     "unavailable": 503,
 }
 app_sentence = Sentences(Path(__file__).with_name("refusals.json"))
-RETRY_AFTER = 2  # seconds: when to ask again for what is `loading`
+INTERNAL_ERROR = "internal server error; the server's terminal has details"
+RETRY_AFTER = 2  # seconds after which a client may retry if the model is `loading`
 
 
 class AppError(Exception):
-    """Refusal with its code; the message is one sentence for a person."""
+    """Refusal with its code. The message is one sentence for a person."""
 
     def __init__(
         self,
@@ -60,8 +61,8 @@ class AppError(Exception):
         objection: Objection | None = None,
         translations: Mapping[str, str] | None = None,
     ) -> None:
-        """`objection`: violated rule of a guard of the engine, for a page. `translations`: the message by language
-        code, without English.
+        """`objection`: a violated rule of the engine, for the page. `translations`: language code -> message, without
+        English.
         """
         super().__init__(message)
         self.code: Code = code
@@ -82,16 +83,16 @@ class AppError(Exception):
 
 
 def refuse(code: Code, key: str, **values: object) -> AppError:
-    """Return the refusal with that sentence."""
+    """Return a refusal with the sentence `key` of refusals.json."""
     return AppError(code, app_sentence(key, **values))
 
 
-FULL = (errno.ENOSPC, errno.EDQUOT, None)  # None: the sentence of a log that has ended
+FULL = (errno.ENOSPC, errno.EDQUOT, None)  # None: an error of a log that has ended, which has no errno
 
 
 def refusal_of(error: BaseException) -> AppError | None:
-    """Return the refusal to send for an error: an AppError itself, or one for an error of a disk or of a damaged log.
-    None: a bug of the program.
+    """Return the refusal for an error: an AppError itself, or one for an error of a disk or of a damaged log. None for
+    a bug of the program.
     """
     if isinstance(error, AppError):
         return error
@@ -109,17 +110,17 @@ def refusal_of(error: BaseException) -> AppError | None:
 
 
 def refused(error: Exception) -> AppError:
-    """Return the refusal for an error of the engine, in all its languages."""
+    """Return the refusal for an error of the engine, in all languages."""
     return AppError("refused", sentence_of(error))
 
 
 def sentence_of(error: BaseException) -> str:
-    """Return an error's sentence in all its languages; otherwise `one_sentence`."""
+    """Return an error's sentence in all languages; `one_sentence` if it has none."""
     message = error.args[0] if error.args else ""
     return message if isinstance(message, Sentence) else one_sentence(error)
 
 
 def one_sentence(error: BaseException) -> str:
-    """Return an exception in one line, without its traceback; its type if it has no text."""
+    """Return an exception's message in one line; its type if it has no message."""
     text = " ".join(str(error).split())
-    return text[:500] if text else f"{type(error).__name__} without further explanation"
+    return text[:500] if text else f"{type(error).__name__} without a message"

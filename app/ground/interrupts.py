@@ -1,6 +1,6 @@
-"""Ctrl-C while the program is being imported: an exception there can be lost, or crash a half-imported library.
+"""Handling of Ctrl-C during imports, where an exception can be lost, or crash a half-imported library.
 
-Imports nothing that takes time: until `exit_on_interrupt`, an interrupt prints a traceback.
+Has no slow imports, because an interrupt before `exit_on_interrupt` prints a traceback.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ STATUS = 128 + signal.SIGINT
 
 
 def exit_on_interrupt() -> None:
-    """End the process at once on SIGINT, unless the caller ignores or handles the signal."""
+    """End the process at once on SIGINT. No-op if SIGINT is ignored or has another handler."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _exit)
 
 
 def raise_on_interrupt() -> None:
-    """Raise KeyboardInterrupt on SIGINT again, so that a command cleans up."""
+    """Undo `exit_on_interrupt`: SIGINT raises KeyboardInterrupt, so that a command cleans up."""
     if signal.getsignal(signal.SIGINT) is _exit:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

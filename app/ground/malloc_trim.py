@@ -6,12 +6,12 @@ import threading
 
 from engine.model.freed_memory import trim_memory
 
-EVERY_BYTES = 64 * 1024 * 1024  # freed since the last time
-AFTER_SECONDS = 2.0  # so that a burst is over, and trimming takes little time
+MIN_BYTES = 64 * 1024 * 1024  # freed since the last trim
+DELAY_SECONDS = 2.0  # after a burst has ended, trimming takes less time
 
 
-class Trimming:
-    """Calls malloc_trim on a separate thread, some time after much memory was freed. Thread-safe."""
+class Trimmer:
+    """Calls malloc_trim on a separate thread, DELAY_SECONDS after much memory was freed. Thread-safe."""
 
     def __init__(self) -> None:
         self._freed = 0
@@ -19,13 +19,13 @@ class Trimming:
         self._lock = threading.Lock()
 
     def freed(self, num_bytes: int) -> None:
-        """Count memory that is freed now or soon."""
+        """Count memory that has been or will soon be freed."""
         with self._lock:
             self._freed += num_bytes
-            if self._freed < EVERY_BYTES or self._is_due:
+            if self._freed < MIN_BYTES or self._is_due:
                 return
             self._is_due = True
-        timer = threading.Timer(AFTER_SECONDS, self._trim)
+        timer = threading.Timer(DELAY_SECONDS, self._trim)
         timer.daemon = True
         timer.start()
 
@@ -35,4 +35,4 @@ class Trimming:
         trim_memory()
 
 
-TRIM = Trimming()  # of this process
+TRIM = Trimmer()  # of this process

@@ -25,13 +25,13 @@ def docs_dir() -> Path:
 
 
 def data_dir() -> Path:
-    """Return the default data folder: the platform's place for a program's data."""
-    if given := os.environ.get("XDG_DATA_HOME"):
-        return Path(given) / "kvtheater"
+    """Return the platform's folder for this program's data."""
+    if base := os.environ.get("XDG_DATA_HOME"):
+        return Path(base) / "kvtheater"
     place = "Library/Application Support" if sys.platform == "darwin" else ".local/share"
     try:
         return Path.home() / place / "kvtheater"
-    except RuntimeError:  # a user without a home, as in many containers
+    except RuntimeError:  # the user has no home, as in many containers
         return Path("kvtheater-data").absolute()
 
 

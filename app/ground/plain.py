@@ -1,4 +1,4 @@
-"""Trace values as JSON, for people and for tools without msgpack: bytes as hexadecimal text, arrays as nested lists."""
+"""Conversion of trace values to JSON, with bytes as hexadecimal text and arrays as nested lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def plain(value: Any) -> Any:
 
 
 def to_json(value: Any) -> bytes:
-    """Return `value` as JSON; numbers without a JSON form (nan, inf) become null."""
+    """Return `value` as JSON. Numbers that JSON lacks (nan, inf) become null."""
     return msgspec.json.encode(plain(value))
 
 
@@ -33,6 +33,6 @@ def _without_bytes(value: Any) -> Any:
         return {k: _without_bytes(v) for k, v in value.items()}
     if isinstance(value, list) and value and not isinstance(value[0], int | float):
         return [_without_bytes(v) for v in value]
-    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:  # a sum of a hostile trace's figures
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:  # a sum in a malicious trace
         return float(value)
     return value

@@ -1,4 +1,4 @@
-"""Progress line on the terminal that counts the seconds of a task, and disappears before any other output.
+"""Progress line on the terminal that counts the seconds of a task, and is erased before any other output.
 
 Imports only the standard library, so that it works while the rest of the package is imported.
 """
@@ -13,28 +13,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _lock = threading.RLock()
-_wanted = threading.Event()
-_what, _began, _is_shown = "", 0.0, False
+_active = threading.Event()
+_task, _started, _is_shown = "", 0.0, False
 
 
-def working(what: str) -> None:
-    """Count the seconds of task `what` on standard error, from 1 s; "": stop. No-op without a terminal."""
-    global _what, _began
+def working(task: str) -> None:
+    """Count the seconds of a task on standard error, from 1 s on. "" ends the count. No-op without a terminal."""
+    global _task, _started
     if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         return
-    with alone_on_the_line():
-        _what, _began = what, time.monotonic()
-        if not what:
-            _wanted.clear()
+    with without_progress_line():
+        _task, _started = task, time.monotonic()
+        if not task:
+            _active.clear()
             return
         if not any(thread.name == "working" for thread in threading.enumerate()):
             threading.Thread(target=_count, name="working", daemon=True).start()
-        _wanted.set()
+        _active.set()
 
 
 @contextmanager
-def alone_on_the_line() -> Iterator[None]:
-    """Remove the progress line, and write none within the context."""
+def without_progress_line() -> Iterator[None]:
+    """Erase the progress line, and write none within the context."""
     global _is_shown
     with _lock:
         if _is_shown:
@@ -46,13 +46,13 @@ def alone_on_the_line() -> Iterator[None]:
 def _count() -> None:
     global _is_shown
     last = 0
-    while _wanted.wait():
+    while _active.wait():
         time.sleep(0.2)
         with _lock:
-            seconds = int(time.monotonic() - _began)
-            last, is_news = seconds, seconds != last
-            if _what and seconds and is_news:
-                _write(f"\r\x1b[Kkvtheater: {_what} ({seconds} s)")
+            seconds = int(time.monotonic() - _started)
+            last, has_changed = seconds, seconds != last
+            if _task and seconds and has_changed:
+                _write(f"\r\x1b[Kkvtheater: {_task} ({seconds} s)")
                 _is_shown = True
 
 

@@ -1,4 +1,4 @@
-"""Messages of a lesson for a page: its items up to the learner's progress, without answers not yet given."""
+"""Messages of a lesson for a page: its items up to the learner's progress, without the answers to open questions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Moment(Struct, frozen=True, kw_only=True):
 
 
 class _PageItem(Struct, frozen=True, kw_only=True, tag_field="kind"):
-    index: int  # among the lesson's items
+    index: int  # index among the lesson's items
     section: int
 
 
 class TextItem(_PageItem, frozen=True, kw_only=True, tag="text"):
-    blocks: list[Any]  # a tree, see markup.py; links to figures have their record
+    blocks: list[Any]  # tree as of markup.py; links to figures have the index of their record
 
 
 class ShowItem(_PageItem, frozen=True, kw_only=True, tag="show"):
@@ -37,7 +37,7 @@ class ShowItem(_PageItem, frozen=True, kw_only=True, tag="show"):
 
 
 class RaceSetup(Struct, frozen=True, kw_only=True):
-    """Race: a prompt under settings of the engine and of sampling, in a set of lanes."""
+    """Race of a prompt in a set of lanes, with engine and sampling settings."""
 
     lanes: str
     prompt: str
@@ -48,12 +48,12 @@ class RaceSetup(Struct, frozen=True, kw_only=True):
 
 class DoItem(_PageItem, frozen=True, kw_only=True, tag="do"):
     action: Action
-    moment: Moment | None  # after it; None: not done yet
+    moment: Moment | None  # moment after the action; None: not performed yet
     race: RaceSetup | None = None
 
 
 class AskOption(Struct, frozen=True, kw_only=True):
-    """Answer: key and values of its text, its number if numeric, its position in the picture."""
+    """Answer option: key and values of its text, its number if it is numeric, and its position in the picture."""
 
     text: str
     values: dict[str, Value]
@@ -66,12 +66,12 @@ class AskItem(_PageItem, frozen=True, kw_only=True, tag="ask"):
     values: dict[str, Value]
     options: list[AskOption]
     given: list[int | None]  # the learner's answers so far; None: not sure
-    whys: list[str | None]  # misconception behind each of them
+    whys: list[str | None]  # key of the misconception behind each given answer
     over: bool
     right: int | None  # None until answered, like the following fields
     evidence: Evidence | None
-    of: int | None = None  # its sequence among several, if its text does not name it
-    again: str | None = None  # the page's name for a repeated question of an earlier lesson
+    of: int | None = None  # sequence of the question, if there are several and the text does not name it
+    again: str | None = None  # the page's id of a repeated question of an earlier lesson
 
 
 class GradedList(Struct, frozen=True, kw_only=True):
@@ -115,7 +115,7 @@ PageItem = TextItem | ShowItem | DoItem | AskItem | WorkItem | MendItem | Sandbo
 class Progress(Struct, frozen=True, kw_only=True):
     """Progress of the learner."""
 
-    at: int  # item of the checkpoint; the number of items: the lesson is over
+    at: int  # item of the checkpoint; `num_items` when the lesson is over
     num_items: int
     num_sections: int
     over: bool
@@ -133,8 +133,8 @@ class Card(Struct, frozen=True, kw_only=True):
     model: str
     title: dict[str, str]
     num_questions: int
-    refused: str | None  # why it cannot be played here, or None
-    recorded: bool = False  # whether its runs are recordings
+    refused: str | None  # reason why the lesson cannot be played on this server; None: it can
+    recorded: bool = False  # whether the runs are recordings
 
 
 class LessonFault(TypedDict):
@@ -167,11 +167,11 @@ class LessonOpened(LessonState):
     kind: Kind
     title: str
     minutes: int
-    words: dict[str, str]  # of its questions
+    words: dict[str, str]  # texts of the questions
 
 
 class LessonReplayed(LessonOpened):
-    """State of a recorded lesson, with records of the current run. `num_records`: records shown."""
+    """State of a recorded lesson, with records of the current run. `num_records`: number of visible records."""
 
     run: int
     num_records: int

@@ -24,33 +24,37 @@ def shipped_folder() -> Path:
 
 
 def lesson_files(folder: Path) -> list[Path]:
-    """Return the lessons of a folder, by name."""
+    """Return the lesson files of a folder, sorted by name."""
     return sorted(path for path in folder.glob(f"*{SUFFIX}") if path.name.lower() != "readme.md")
 
 
 def excerpt(lesson: Lesson, name: str) -> Lesson | None:
-    """Return the optional section `name` as a lesson; None if there is none, or if it continues the run before it."""
+    """Return the optional section `name` as a lesson, or None if there is no such section or it continues an earlier
+    run.
+    """
     section = next((one for one in lesson.sections if one.optional and one.name == name), None)
     if section is None:
         return None
     first = next((item for item in section.items if not isinstance(item, Text | Show)), None)
     if not (isinstance(first, Do) and first.action.verb == "restart"):
         return None
-    alone = structs.replace(lesson, id=f"{lesson.id}{MARK}{name}", sections=[structs.replace(section, optional=False)])
-    return structs.replace(alone, minutes=ceil(minutes(alone)))
+    reduced = structs.replace(
+        lesson, id=f"{lesson.id}{MARK}{name}", sections=[structs.replace(section, optional=False)]
+    )
+    return structs.replace(reduced, minutes=ceil(minutes(reduced)))
 
 
 class Catalogue:
-    """Lessons by id. A changed file is read again on the next access, so an author sees edits at once."""
+    """Lessons by id. A changed file is read again on the next access, so authors see edits immediately."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """`folder`: a user's folder, whose lessons override shipped ones of the same id."""
+        """`folder`: a user's folder, whose lessons override shipped lessons with the same id."""
         self._folders = [found for found in (folder, shipped_folder()) if found is not None]
         self._read: dict[Path, tuple[int, Lesson | LessonError]] = {}
         self._lock = threading.Lock()
 
     def lessons(self) -> list[Lesson]:
-        """Return the valid lessons, by number and name."""
+        """Return the valid lessons, sorted by number and id."""
         found: dict[str, Lesson] = {}
         for _, read in self._all():
             if isinstance(read, Lesson):
@@ -62,7 +66,7 @@ class Catalogue:
         return [(path, read) for path, read in self._all() if isinstance(read, LessonError)]
 
     def get(self, lesson_id: str) -> Lesson | None:
-        """Return a lesson, or one of its optional sections on its own."""
+        """Return a lesson, or one of its optional sections as a lesson."""
         name, _, section = lesson_id.partition(MARK)
         found = next((lesson for lesson in self.lessons() if lesson.id == name), None)
         return excerpt(found, section) if found and section else found

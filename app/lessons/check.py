@@ -1,4 +1,4 @@
-"""Check of a lesson: it is run on its model in every language, and each claim is verified."""
+"""Check of a lesson, which runs it on its model in every language and verifies each figure in its texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.model.shipped import as_seen
 
 
 def check(lesson: Lesson, builder: Callable[[str], BuildEngine]) -> list[LessonError]:
-    """Return the errors of a lesson in the order of the file; a failed run ends the list of its language.
+    """Return the errors of a lesson by line. A failed run ends the check of its language.
 
     `builder` maps a model name to a builder of engines.
     """
@@ -29,7 +29,7 @@ def check(lesson: Lesson, builder: Callable[[str], BuildEngine]) -> list[LessonE
     return sorted(found.values(), key=lambda error: error.line)
 
 
-def seen_otherwise(lesson: Lesson) -> list[LessonError]:
+def changed_prompts(lesson: Lesson) -> list[LessonError]:
     """Return a notice for each prompt whose text its tokenizer changes."""
     return [
         LessonError(1, f"[{language}] prompts: {text!r} is seen as {seen!r}")
@@ -45,7 +45,7 @@ def _check_in(lesson: Lesson, language: str, builder: Callable[[str], BuildEngin
     found: list[LessonError] = []
     num_checked = 0
     try:
-        course.go_on()
+        course.advance()
         while True:
             end = min(course.at, len(lesson.items))
             for index in range(num_checked, end):
@@ -56,7 +56,7 @@ def _check_in(lesson: Lesson, language: str, builder: Callable[[str], BuildEngin
             if course.checkpoint is None:
                 return found
             course.answer_right()
-            course.go_on()
+            course.advance()
     except LessonError as error:
         return [*found, LessonError(error.line, f"[{language}] {error.sentence}")]
     finally:
@@ -76,5 +76,5 @@ def _wrong_claims(course: Course, index: int, item: Text, language: str) -> list
             continue
         if claim.text != OPEN and claimed is not None and not agrees(claimed, value):
             name = ":".join([claim.figure, *claim.arguments])
-            found.append(LessonError(item.line, f"{where} is said where {name} is {value:g}"))
+            found.append(LessonError(item.line, f"{where} is stated, but {name} is {value:g}"))
     return found

@@ -1,8 +1,8 @@
-"""Learner's progress through a lesson: its runs, the part shown, and the open question.
+"""Learner's progress through a lesson: the lesson's runs, their visible part, and the open question.
 
 The learner is at a checkpoint: an action to perform, a question to answer, or the sandbox. Later items are not sent to
-the page. For a question the run is advanced, hidden, until it decides the answer; its records are shown when the
-learner performs the action.
+the page. Before a question is asked, the run is advanced until it decides the answer. The new records are hidden until
+the learner performs the next action.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from app.lessons.prompt_order import (
     Mending,
     Move,
     TurnRun,
+    apply_moves,
     is_right,
     line_tokens,
-    mending_of,
-    moved,
-    refusal,
-    session_of,
+    moves_error,
+    session_to_mend,
+    solve,
     turns_of,
 )
 from app.lessons.questions import ask
 from app.lessons.questions.rules import Question
 from app.lessons.runs import Runs
-from app.lessons.scene import Scene, Undecided, shown
+from app.lessons.scene import Scene, Undecided, visible_log
 from engine.trace.log import TraceReader
 
 NO_STEP = ("restart", "fork", "race")  # actions that compute nothing in the current run
-MAX_AGAIN = 2  # repeated questions of earlier lessons
-TRIES = 2  # 1 in lessons before and after a test
+MAX_REPEATED = 2  # repeated questions of earlier lessons
+TRIES = 2  # per question; 1 in tests
 
 
-Given = int | list[BlockMove] | Mending | None  # an option, a list of operations or of moves; None: not sure
+LearnerAnswer = int | list[BlockMove] | Mending | None  # an option, a list of operations or of moves; None: not sure
 
 
-class Answered(Struct, kw_only=True):
-    """A learner's answers to a question, or lists for an exercise, in order."""
+class AnswerRecord(Struct, kw_only=True):
+    """A learner's answers to a question or an exercise, in order."""
 
-    given: list[Given] = []
+    given: list[LearnerAnswer] = []
     over: bool = False
 
 
@@ -67,8 +67,8 @@ class Course:
     ) -> None:
         """Start the course. `engine` runs with the lesson's settings and the learner's `changes`.
 
-        `again`: questions of earlier lessons, by the page's name for them. Each is repeated before the first action
-        that decides it, unless the lesson has a question of the same rule.
+        `again`: questions of earlier lessons, by the page's id. Each is repeated before the first action that decides
+        it, unless the lesson has a question of the same rule.
         """
         self.lesson = lesson
         self.language = language
@@ -79,57 +79,59 @@ class Course:
         self._performed: dict[int, Moment] = {}  # by item
         self._questions: dict[int, Question] = {}
         self._work: dict[int, Exercise] = {}
-        self._sessions: dict[int, list[TurnRun]] = {}  # by item: session to mend
-        self._mended: dict[int, list[Mended]] = {}  # by item: attempts with their runs, the solution last
+        self._sessions: dict[int, list[TurnRun]] = {}  # session to mend, by item
+        self._mended: dict[int, list[Mended]] = {}  # attempts with their runs, by item; the solution is last
         own = {item.rule for item in self._items if isinstance(item, Ask)}
-        self._owed = {name: repeated for name, repeated in again.items() if repeated.rule not in own}
-        self._again: dict[int, str] = {}  # by item
-        self.answers: dict[int, Answered] = {}
-        self.at = -1  # item of the checkpoint; -1: before the first; number of items: the end
-        self.moment = Moment(run=0, records=0)  # the part shown
+        self._pending_review = {name: repeated for name, repeated in again.items() if repeated.rule not in own}
+        self._repeated: dict[int, str] = {}  # by item
+        self.answers: dict[int, AnswerRecord] = {}
+        self.at = -1  # item of the checkpoint; -1 at the beginning, the number of items at the end
+        self.moment = Moment(run=0, records=0)  # visible part of the run
 
-    # What the learner does
+    # Actions of the learner
 
-    def go_on(self) -> None:
-        """Go to the next checkpoint, performing and showing the action of the current one.
+    def advance(self) -> None:
+        """Perform the action of the current checkpoint, and go to the next one.
 
         Raises:
-            LessonError: the lesson is wrong here; the checkpoint is unchanged.
+            LessonError: the lesson has an error; the checkpoint is unchanged.
         """
-        stood = self.at
+        previous = self.at
         try:
-            self._go_on()
+            self._advance()
         except Exception:
-            self.at = stood
+            self.at = previous
             raise
 
-    def _go_on(self) -> None:
+    def _advance(self) -> None:
         if self.at >= 0 and (item := self.checkpoint):
             if isinstance(item, Do):
                 self._perform(self.at)
                 self.moment = self._performed[self.at]
             elif isinstance(item, Ask | Work) and not self.is_answered:
-                raise LessonError(item.line, "the question has no answer yet")
+                raise LessonError(item.line, "the question is not answered yet")
         self.at += 1
         while self.at < len(self._items) and not isinstance(self._items[self.at], Do | Ask | Work | Sandbox):
             self.at += 1
-        self._bring_back()
+        self._insert_repeated_question()
         if isinstance(self.checkpoint, Ask | Work):
             self._prepare(self.at)
 
-    def answer(self, given: Given) -> bool:
-        """Answer the question at the checkpoint; return whether it is right. Two tries; "not sure" ends it.
+    def answer(self, given: LearnerAnswer) -> bool:
+        """Answer the question at the checkpoint. Returns whether the answer is right.
+
+        The question is closed by a right answer, the last try, or "not sure".
 
         Raises:
-            LessonError: there is no open question, no such answer, or the mended session cannot be run; the checkpoint
-                is unchanged.
+            LessonError: there is no open question or no such answer, or the mended session cannot be run; the
+                checkpoint is unchanged.
         """
         item = self.checkpoint
         if not isinstance(item, Ask | Work):
-            raise LessonError(0, "there is no question here")
-        answered = self.answers.get(self.at, Answered())
+            raise LessonError(0, "the current item is no question")
+        answered = self.answers.get(self.at, AnswerRecord())
         if answered.over:
-            raise LessonError(item.line, "this question has been answered")
+            raise LessonError(item.line, "this question is already answered")
         if why := self.refusal(given):
             raise LessonError(item.line, why)
         tries = TRIES if self.lesson.kind == "lesson" else 1
@@ -140,14 +142,14 @@ class Course:
             right = self.graded(self.at, given).right
         else:
             right = given is not None and given == self._right
-        self.answers[self.at] = Answered(given=[*answered.given, given], over=right or is_last)
+        self.answers[self.at] = AnswerRecord(given=[*answered.given, given], over=right or is_last)
         return right
 
-    # What there is
+    # State
 
     @property
     def checkpoint(self) -> Item | None:
-        """Item of the checkpoint; None: the lesson is over."""
+        """Item of the checkpoint; None when the lesson is over."""
         return self._items[self.at] if 0 <= self.at < len(self._items) else None
 
     @property
@@ -164,42 +166,44 @@ class Course:
         if self.question:
             self.answer(self.question.right)
         elif (item := self.checkpoint) and isinstance(item, Work):
-            given = Mending(moves=self.right_moves()) if item.mends else self.engines_list()
+            given = Mending(moves=self.right_moves()) if item.mends else self.engine_moves()
             if not self.answer(given):
                 raise LessonError(item.line, "work: the rules do not give the engine's operations")
 
     def right_moves(self) -> list[Move]:
         """Return the moves that mend the session at the checkpoint."""
-        return mending_of(self._sessions[self.at], self.lesson.movable[self.language])
+        return solve(self._sessions[self.at], self.lesson.movable[self.language])
 
-    def engines_list(self) -> list[BlockMove]:
+    def engine_moves(self) -> list[BlockMove]:
         """Return the engine's operations for the exercise at the checkpoint."""
         return [done.move for done in self._work[self.at].moves]
 
-    def refusal(self, given: Given) -> str | None:
-        """Return why the question at the checkpoint does not accept such an answer, one sentence, or None."""
+    def refusal(self, given: LearnerAnswer) -> str | None:
+        """Return one sentence that says why an answer is invalid for the question at the checkpoint; None if it is
+        valid.
+        """
         if isinstance(given, Mending):
             session = self._sessions.get(self.at)
             known = self.lesson.movable.get(self.language, [])
-            return refusal(session, known, given.moves) if session else "there is no session to mend here"
+            return moves_error(session, known, given.moves) if session else "there is no session to mend here"
         if isinstance(given, list):
-            return None if self.at in self._work else "this is not asked for a list of operations"
+            return None if self.at in self._work else "this question does not take a list of operations"
         is_option = given is None or (self.question is not None and 0 <= given < len(self.question.options))
         return None if is_option else f"there is no answer {given}"
 
     @property
     def questions(self) -> Mapping[int, Question]:
-        """Questions so far by item, including the right answers; not for clients that still have to answer."""
+        """Questions so far, by item, including the right answers. Must not be sent before they are answered."""
         return self._questions
 
     @property
     def works(self) -> Mapping[int, Exercise]:
-        """Exercises so far by item, including solutions."""
+        """Exercises so far, by item, including solutions."""
         return self._work
 
     @property
     def sessions(self) -> Mapping[int, list[TurnRun]]:
-        """Sessions to mend so far by item, as originally run."""
+        """Original runs of the sessions to mend so far, by item."""
         return self._sessions
 
     def line_tokens(self, index: int) -> dict[str, list[int]]:
@@ -208,13 +212,13 @@ class Course:
         return line_tokens(scene.log, scene.now)
 
     def mended(self, index: int) -> list[Mended]:
-        """Return the attempts at an item's session with their runs; the last is shown."""
+        """Return the attempts at an item's session with their runs, of which the last is visible."""
         return self._mended.get(index, [])
 
     @property
-    def brought_back(self) -> Mapping[int, str]:
-        """Repeated questions of earlier lessons by item: the page's name for each."""
-        return self._again
+    def repeated_questions(self) -> Mapping[int, str]:
+        """The page's ids of repeated questions of earlier lessons, by item."""
+        return self._repeated
 
     @property
     def logs(self) -> list[TraceReader]:
@@ -224,7 +228,7 @@ class Course:
     @property
     def is_answered(self) -> bool:
         """Whether the question at the checkpoint is closed."""
-        return self.answers.get(self.at, Answered()).over
+        return self.answers.get(self.at, AnswerRecord()).over
 
     @property
     def log(self) -> TraceReader:
@@ -232,14 +236,14 @@ class Course:
         return self.logs[self.moment.run]
 
     def items(self, since: int = 0) -> list[tuple[int, Item, int]]:
-        """Return the items from `since` up to the checkpoint: index, item, section."""
+        """Return index, item and section of the items from `since` up to the checkpoint."""
         end = min(self.at + 1, len(self._items))
         return [(index, self._items[index], self._sections[index]) for index in range(since, end)]
 
     @property
     def progress(self) -> Progress:
         count = len(self._items)
-        open_answer = Answered()
+        open_answer = AnswerRecord()
         asks = {
             item.rule
             for index, item in enumerate(self._items)
@@ -258,59 +262,60 @@ class Course:
         """Return the visible part of the run at a moment of the lesson (None: now)."""
         moment = moment or self.moment
         log = self.logs[moment.run]
-        return Scene(shown(log, moment.records), moment.records, self.logs[moment.run - 1] if moment.run else None)
+        earlier = self.logs[moment.run - 1] if moment.run else None
+        return Scene(visible_log(log, moment.records), moment.records, earlier)
 
     def moment_before(self, index: int) -> Moment:
-        """Return the part shown before an item."""
+        """Return the visible part of the run before an item."""
         before = [moment for at, moment in self._performed.items() if at < index]
         return before[-1] if before else Moment(run=0, records=0)
 
     def moment_after(self, index: int) -> Moment | None:
-        """Return the part shown after an action; None: not performed yet."""
+        """Return the visible part of the run after an action, or None if it is not performed yet."""
         return self._performed[index] if index < self.at or index in self._mended else None
 
     def graded(self, index: int, moves: list[BlockMove]) -> Graded:
         """Grade a learner's list of operations for the exercise at an item."""
         return grade(self._work[index], self.scene(self.moment_before(index)).state, moves)
 
-    # Inside
+    # Internal
 
     @property
     def _right(self) -> int | None:
         return self.question.right if self.question else None
 
-    def _bring_back(self) -> None:
-        """Insert a question of an earlier lesson before the item at the checkpoint, if the run decides one."""
+    def _insert_repeated_question(self) -> None:
+        """Insert a question of an earlier lesson before the checkpoint, if the run decides one."""
         item = self.checkpoint
         is_step = isinstance(item, Do) and item.action.verb not in ("submit", *NO_STEP)
-        if not self._owed or len(self._again) >= MAX_AGAIN or not (is_step or isinstance(item, Ask)):
+        if not self._pending_review or len(self._repeated) >= MAX_REPEATED or not (is_step or isinstance(item, Ask)):
             return
         if any(isinstance(done := self._items[i], Do) and done.action.verb == "race" for i in self._performed):
-            return  # the lanes of a race would show the answer
-        scene, at = self._played_on(self.at), self.at
-        for name, repeated in list(self._owed.items()):
+            return  # the lanes of a race would reveal the answer
+        scene, at = self._advance_to_decision(self.at), self.at
+        for name, repeated in list(self._pending_review.items()):
             try:
                 question = ask(repeated.rule, repeated.arguments, scene)
             except (Undecided, LookupError):  # not applicable to this run
                 continue
-            del self._owed[name]
+            del self._pending_review[name]
             self._items.insert(at, repeated)
             self._sections.insert(at, self._sections[at])
             self._performed = {i + (i >= at): moment for i, moment in self._performed.items()}
-            self._questions[at], self._again[at] = question, name
+            self._questions[at], self._repeated[at] = question, name
             return
 
     def _prepare(self, index: int) -> None:
-        """Create the question or exercise of an item, advancing the run until it is decided."""
+        """Create the question or exercise of an item, and advance the run until the answer is decided."""
         if index in self._questions or index in self._work or index in self._sessions:
             return
         item = self._items[index]
         assert isinstance(item, Ask | Work)
         mends = isinstance(item, Work) and item.mends
-        scene = self.scene() if mends else self._played_on(index)
+        scene = self.scene() if mends else self._advance_to_decision(index)
         try:
             if mends:
-                self._sessions[index] = session_of(scene)
+                self._sessions[index] = session_to_mend(scene)
             elif isinstance(item, Work):
                 self._work[index] = exercise(scene)
             else:
@@ -319,8 +324,8 @@ class Course:
             of = f"ask: {item.rule}" if isinstance(item, Ask) else "work"
             raise LessonError(item.line, f"{of}: {error}") from None
 
-    def _played_on(self, index: int) -> Scene:
-        """Advance the run from an item up to the next action that computes something."""
+    def _advance_to_decision(self, index: int) -> Scene:
+        """Perform the actions from an item on, up to the first one that computes something."""
         run = self.moment.run
         for later in range(index, len(self._items)):
             coming = self._items[later]
@@ -331,17 +336,17 @@ class Course:
             if coming.action.verb in NO_STEP:
                 break
             self._perform(later)
-            if coming.action.verb not in ("submit", "lose"):  # these decide nothing alone
+            if coming.action.verb not in ("submit", "lose"):  # these compute nothing
                 break
         log = self.logs[run]
-        return Scene(shown(log, len(log)), self.moment.records, self.logs[run - 1] if run else None)
+        return Scene(visible_log(log, len(log)), self.moment.records, self.logs[run - 1] if run else None)
 
     def _mend(self, given: list[list[Move]], is_last: bool) -> bool:
-        """Run the session at the checkpoint after moves, and the solution if these are the last and wrong.
+        """Run the session at the checkpoint with moves applied. If the last try is wrong, run the solution too.
 
-        The last run is shown. Return whether the given moves are right.
+        The last run becomes visible. Returns whether the given moves are right.
         """
-        at, line, stood = self.at, self._items[self.at].line, len(self.logs)
+        at, line, previous = self.at, self._items[self.at].line, len(self.logs)
         shown = (self.mended(at) or [Mended(moves=[], turns=self._sessions[at], right=False)])[-1]
         try:
             runs = [self._mended_by(moves, line) for moves in given]
@@ -350,29 +355,29 @@ class Course:
                 runs.append(self._mended_by(self.right_moves(), line))
         except Exception:
             with suppress(LessonError):  # report the first error instead
-                self._runs.back_to(stood, _texts([turn.lines for turn in shown.turns]), line)
+                self._runs.restore(previous, _texts([turn.lines for turn in shown.turns]), line)
             raise
         self._mended[at] = [*self.mended(at), *runs]
         self._performed[at] = self.moment = Moment(run=len(self.logs) - 1, records=len(self.logs[-1]))
         return right
 
     def _mended_by(self, moves: list[Move], line: int) -> Mended:
-        """Run the session at the checkpoint after moves."""
-        log = self._runs.run_prompts(_texts(moved([turn.lines for turn in self._sessions[self.at]], moves)), line)
+        """Run the session at the checkpoint with moves applied."""
+        log = self._runs.run_prompts(_texts(apply_moves([turn.lines for turn in self._sessions[self.at]], moves)), line)
         turns = turns_of(log, len(log))
         return Mended(moves=moves, turns=turns, right=is_right(turns, self.scene().block_size))
 
     def _perform(self, index: int) -> None:
-        """Perform the action of an item, unless it is done."""
+        """Perform the action of an item, unless it has been performed."""
         if index in self._performed:
             return
         item = self._items[index]
         assert isinstance(item, Do)
         try:
-            self._runs.carry_out(item.action, item.line)
+            self._runs.perform(item.action, item.line)
         except LessonError:
             raise
-        except ValueError as error:  # ConfigError, RequestError: the engine's sentence
+        except ValueError as error:  # ConfigError, RequestError
             raise LessonError(item.line, f"do: {item.action.verb}: {error}") from None
         self._performed[index] = Moment(run=len(self.logs) - 1, records=len(self.logs[-1]))
 

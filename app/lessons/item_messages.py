@@ -1,4 +1,4 @@
-"""Messages of a course for the page: its items up to the checkpoint, without answers not yet given."""
+"""Messages of a course for the page: its items up to the checkpoint, without the answers to open questions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.lessons.answers import (
     WorkItem,
     graded_list,
 )
-from app.lessons.course import Answered, Course
+from app.lessons.course import AnswerRecord, Course
 from app.lessons.figures import figure_of
 from app.lessons.lesson import Ask, Do, Item, Sandbox, Show, Text, Work
 from app.lessons.markup import OPEN, Node, text_of, tree
@@ -31,10 +31,10 @@ from app.lessons.words import unnamed
 def page_items(course: Course, since: int = 0, language: str | None = None) -> list[PageItem]:
     """Return the items from `since` up to the checkpoint, for the page.
 
-    `language`: of the texts, by default the course's. Prompts and the run stay in the course's language.
+    `language`: language of the texts; None: the course's. Prompts and runs are always in the course's language.
     """
-    read_in = language if language in course.lesson.languages else course.language
-    return [_page_item(course, index, item, section, read_in) for index, item, section in course.items(since)]
+    text_language = language if language in course.lesson.languages else course.language
+    return [_page_item(course, index, item, section, text_language) for index, item, section in course.items(since)]
 
 
 def _page_item(course: Course, index: int, item: Item, section: int, language: str) -> PageItem:
@@ -47,8 +47,8 @@ def _page_item(course: Course, index: int, item: Item, section: int, language: s
         case Do():
             race = race_setup(course.lesson, course.language, item.action) if item.action.verb == "race" else None
             moment = course.moment_after(index)
-            kept = {code: at for code, at in item.action.keep.items() if code == course.language}
-            action = structs.replace(item.action, keep=kept)
+            keep = {code: at for code, at in item.action.keep.items() if code == course.language}
+            action = structs.replace(item.action, keep=keep)
             return DoItem(index=index, section=section, action=action, moment=moment, race=race)
         case Ask():
             return _ask_item(course, index, section, item.again)
@@ -61,7 +61,7 @@ def _page_item(course: Course, index: int, item: Item, section: int, language: s
 
 
 def _ask_item(course: Course, index: int, section: int, again: str | None) -> AskItem:
-    question, answered = course.questions[index], course.answers.get(index, Answered())
+    question, answered = course.questions[index], course.answers.get(index, AnswerRecord())
     given = [option for option in answered.given if option is None or isinstance(option, int)]
     return AskItem(
         index=index,
@@ -75,12 +75,12 @@ def _ask_item(course: Course, index: int, section: int, again: str | None) -> As
         right=question.right if answered.over else None,
         evidence=question.evidence if answered.over else None,
         of=unnamed(question),
-        again=again or course.brought_back.get(index),
+        again=again or course.repeated_questions.get(index),
     )
 
 
 def _work_item(course: Course, index: int, section: int) -> WorkItem:
-    work, answered = course.works[index], course.answers.get(index, Answered())
+    work, answered = course.works[index], course.answers.get(index, AnswerRecord())
     return WorkItem(
         index=index,
         section=section,
@@ -93,7 +93,7 @@ def _work_item(course: Course, index: int, section: int) -> WorkItem:
 
 
 def _mend_item(course: Course, index: int, section: int) -> MendItem:
-    answered, runs = course.answers.get(index, Answered()), course.mended(index)
+    answered, runs = course.answers.get(index, AnswerRecord()), course.mended(index)
     return MendItem(
         index=index,
         section=section,
@@ -112,7 +112,7 @@ def _graded_list(course: Course, index: int, moves: list[BlockMove]) -> GradedLi
 
 
 def _linked(course: Course, nodes: list[Node], index: int) -> list[Node]:
-    """Resolve links to figures: add the record of each number."""
+    """Add the record of each figure to its link, and fill in the figures of the current run."""
     found: list[Node] = []
     for node in nodes:
         if isinstance(node, str):
@@ -124,15 +124,15 @@ def _linked(course: Course, nodes: list[Node], index: int) -> list[Node]:
             try:
                 figure = figure_of(course.scene(course.moment_before(index)), name, arguments)
                 linked["record"] = figure.record
-                linked["children"] = _stated(figure.value, linked["children"])
-            except Undecided:  # an error for the check; a reader still gets the text
+                linked["children"] = _figure_text(figure.value, linked["children"])
+            except Undecided:  # the check of the lesson reports it; the page shows the text as it is
                 linked["record"] = None
         found.append(linked)
     return found
 
 
-def _stated(value: float, words: list[Node]) -> list[Node]:
-    """Return the words of a number, or this run's number where the words are of other settings or another language."""
+def _figure_text(value: float, words: list[Node]) -> list[Node]:
+    """Return the text of a figure, or the value of this run if the text is a placeholder or states another value."""
     text = text_of(words)
     if text == OPEN:
         return [significant(value, 3)]

@@ -9,14 +9,14 @@ from msgspec import Struct
 
 Translated = dict[str, str]  # language -> text
 TranslatedList = dict[str, list[str]]
-REVIEW = "again"  # lesson id of repeated questions
-RESERVED = (REVIEW, "tour")  # ids that the page uses otherwise
-Kind = Literal["lesson", "before", "after"]  # the last two are tests without feedback
+REVIEW = "again"  # id of the lesson that consists of repeated questions
+RESERVED = (REVIEW, "tour")  # ids with a special meaning on the page
+Kind = Literal["lesson", "before", "after"]  # "before" and "after" are tests without feedback
 Verb = Literal["submit", "prefill", "step", "run", "restart", "fork", "race", "lose"]
 
 
 class LessonError(ValueError):
-    """The lesson is wrong; one sentence. `line` is its line from 1 (0: the whole file)."""
+    """Error in a lesson, in one sentence. `line` is its line, from 1 (0: the whole file)."""
 
     def __init__(self, line: int, sentence: str) -> None:
         super().__init__(f"line {line}: {sentence}" if line else sentence)
@@ -25,17 +25,18 @@ class LessonError(ValueError):
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """Event of the run.
+    """Action on the run.
 
-    `submit`   the prompts `prompts` (indices; empty: all not yet submitted), `after` steps from now
-    `prefill`  steps until every submitted prompt is computed; submits all prompts if none is
-    `step`     `count` steps
-    `run`      steps until `until`: "finished", "tokens" (`count` tokens are generated), or an operation's type
-    `restart`  a new run with `changes` of the lesson's settings, sampling, `model` and tiers (`app/lessons/tiers.py`)
-    `fork`     a new run, the same up to now, whose next token is the `rank`-th most probable (from 0); with `keep`
-               the same up to the step that forgot the token at this position (by language), which is then pinned
-    `lose`     instance `count` ends, as if its process were killed, and restarts
-    `race`     prompt `prompts[0]` in the lanes of the set `lanes` (`app/lessons/race.py`), in addition to the run
+    `submit`   submit the prompts `prompts` (indices; empty: all not yet submitted), `after` steps from now
+    `prefill`  step until every submitted prompt is computed; submit all prompts first if none is submitted
+    `step`     run `count` steps
+    `run`      step until `until`: "finished", "tokens" (`count` tokens are generated), or an operation's type
+    `restart`  begin a run with `changes` of the lesson's settings, sampling, `model` and tiers
+               (`app/lessons/tiers.py`)
+    `fork`     fork the run and replace the next token by the `rank`-th most probable one (from 0). With `keep`, fork
+               at the step that forgot the token at this position (by language), and pin that token
+    `lose`     kill instance `count`, which restarts
+    `race`     run prompt `prompts[0]` in the lanes of the set `lanes` (`app/lessons/race.py`), beside the run
     """
 
     verb: Verb
@@ -50,14 +51,14 @@ class Action(Struct, frozen=True, kw_only=True):
 
 
 class Text(Struct, frozen=True, kw_only=True, tag="text"):
-    """Markdown, in each language."""
+    """Markdown text in each language."""
 
     line: int
     texts: Translated
 
 
 class Show(Struct, frozen=True, kw_only=True, tag="show"):
-    """View from here on: `part` of the page, and settings as in a link."""
+    """Change of the page's view: `part` is shown, with settings as in a link."""
 
     line: int
     part: str
@@ -77,12 +78,13 @@ class Ask(Struct, frozen=True, kw_only=True, tag="ask"):
     line: int
     rule: str
     arguments: dict[str, str]
-    again: str | None = None  # the page's name for it, if repeated on its own lesson's run
+    again: str | None = None  # the page's id of a question that is repeated on its own lesson's run
 
 
 class Work(Struct, frozen=True, kw_only=True, tag="work"):
-    """Exercise: the block manager's operations (`app/lessons/allocator`) up to the next action; or mending the session
-    of the lesson's prompts (`app/lessons/prompt_order.py`)."""
+    """Exercise: perform the block manager's operations up to the next action (`app/lessons/allocator`), or, if `mends`,
+    reorder the parts of the lesson's prompts (`app/lessons/prompt_order.py`).
+    """
 
     line: int
     mends: bool = False
@@ -107,7 +109,7 @@ class Section(Struct, frozen=True, kw_only=True):
 
 
 class Lesson(Struct, frozen=True, kw_only=True):
-    """Lesson."""
+    """Parsed lesson file."""
 
     id: str
     path: Path
@@ -125,18 +127,18 @@ class Lesson(Struct, frozen=True, kw_only=True):
 
     @property
     def wants_roofs(self) -> bool:
-        """Whether it needs this machine's roofs, which are measured before the run begins."""
+        """Whether it needs this machine's peak rates, which are measured before the run begins."""
         return any(isinstance(item, Ask) and item.rule == "ridge" for item in self.items)
 
     @property
     def models(self) -> list[str]:
-        """Models of its runs, the header's first; without those of a race, which the server chooses."""
+        """Models of its runs, that of the header first. Models of races are chosen by the server and not included."""
         changed = [item.action.changes.get("model") for item in self.items if isinstance(item, Do)]
         return list(dict.fromkeys([self.model, *(name for name in changed if name)]))
 
     @property
     def num_optional(self) -> int:
-        """Number of optional sections at its end."""
+        """Number of optional sections at the end."""
         return sum(section.optional for section in self.sections)
 
     @property

@@ -1,4 +1,4 @@
-"""Engine of a lesson's run: a bare one for checking and exporting, or that of a session with viewers."""
+"""Engine of a lesson's runs: the interface, and an implementation without a session for checks and exports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_TIERS = TierSizes()
 
 
 class LessonPrompt(Struct, frozen=True, kw_only=True):
-    """Prompt of a lesson, as `app.models.engine_face.Prompt` has it."""
+    """Prompt of a lesson. Implements `app.models.engine_face.Prompt`."""
 
     text: str
     request_id: str | None = None
@@ -31,42 +31,42 @@ class LessonPrompt(Struct, frozen=True, kw_only=True):
 
 
 class LessonEngine(Protocol):
-    """Engine of a lesson. `log` is the complete current run, including records hidden from viewers."""
+    """Engine of a lesson. `log` is the complete log of the current run, including records hidden from viewers."""
 
     @property
     def log(self) -> TraceReader: ...
     def submit(self, prompts: list[LessonPrompt], sampling: SamplingParams) -> None:
-        """Submit prompts with texts as the model sees them, like a learner's own prompts."""
+        """Submit prompts. Their texts are normalized like those of prompts from the page."""
 
     def prefill(self) -> None: ...
     def step(self) -> bool:
-        """Run a step; return False if nothing is left to compute."""
+        """Run a step. Returns False if nothing is left to compute."""
 
-    def lose(self, instance: int) -> None:
-        """End an instance as if its process were killed. Raises ValueError: no such instance."""
+    def lose_instance(self, instance: int) -> None:
+        """Kill an instance. Raises ValueError if it does not exist."""
 
     def restart(self, config: EngineConfig, model: str, tiers: TierSizes = NO_TIERS) -> None:
-        """Start a new run on a model, with these tiers. Logs of earlier runs stay readable."""
+        """Start a new run on a model, with these tiers. Logs of earlier runs remain readable."""
 
     def fork(self, at: int, change: Change, config: EngineConfig) -> None:
-        """Start a new run with the current one's first `at` records, then the change."""
+        """Start a new run: the current one's first `at` records, then the change."""
 
 
 class BareLessonEngine:
-    """Engines without viewers, one per run of the lesson."""
+    """Lesson engine without a session: one engine per run of the lesson."""
 
     def __init__(
         self,
         builder: Callable[[str], BuildEngine],
         config: EngineConfig,
         model: str,
-        turns: AbstractContextManager[object] | None = None,
+        lock: AbstractContextManager[object] | None = None,
     ) -> None:
-        """`builder`: maps a model name to a builder of engines. `turns`: lock shared with other computations."""
+        """`builder` maps a model name to a builder of engines. `lock` is held during each step."""
         self._builder = builder
-        self._turns = turns or nullcontext()
+        self._lock = lock or nullcontext()
         self._engines: list[EngineLike] = []
-        self._later: list[tuple[int, LessonPrompt, SamplingParams]] = []
+        self._delayed: list[tuple[int, LessonPrompt, SamplingParams]] = []
         self._steps = 0
         self._tiers = LessonTiers()
         self.restart(config, model)
@@ -80,13 +80,13 @@ class BareLessonEngine:
         now = [prompt for prompt in prompts if not prompt.after_steps]
         if now:
             self._engine.submit(now, sampling)
-        self._later += [(self._steps + p.after_steps, p, sampling) for p in prompts if p.after_steps]
-        self._later.sort(key=lambda later: later[0])
+        self._delayed += [(self._steps + p.after_steps, p, sampling) for p in prompts if p.after_steps]
+        self._delayed.sort(key=lambda delayed: delayed[0])
         self._submit_due()
 
     def prefill(self) -> None:
         while self._engine.prefill_pending():
-            with self._turns:
+            with self._lock:
                 record = self._engine.step()
             if record is None:
                 continue
@@ -100,32 +100,32 @@ class BareLessonEngine:
             return False
         record = None
         while record is None and self._engine.num_unfinished():
-            with self._turns:
+            with self._lock:
                 record = self._engine.step()
         self._steps += 1
         self._submit_due()
         return True
 
-    def lose(self, instance: int) -> None:
-        with self._turns:
+    def lose_instance(self, instance: int) -> None:
+        with self._lock:
             self._engine.lose_instance(instance)
 
     def restart(self, config: EngineConfig, model: str, tiers: TierSizes = NO_TIERS) -> None:
         self._model = model
         self._engines.append(self._builder(model)(config, None, self._tiers.restart(tiers)))
-        self._later, self._steps = [], 0
+        self._delayed, self._steps = [], 0
 
     def fork(self, at: int, change: Change, config: EngineConfig) -> None:
         source = self._engine.log
         self.restart(config, self._model)
         rerun = self._engine.rerun(source, at, change, follow=False)
-        going = True
-        while going:
-            with self._turns:
-                going = rerun.advance()
+        has_more = True
+        while has_more:
+            with self._lock:
+                has_more = rerun.advance()
 
     def close(self) -> None:
-        """Close every engine; their logs are deleted."""
+        """Close every engine and delete their logs."""
         for engine in self._engines:
             engine.close()
         self._tiers.close()
@@ -135,6 +135,6 @@ class BareLessonEngine:
         return self._engines[-1]
 
     def _submit_due(self) -> None:
-        while self._later and (self._later[0][0] <= self._steps or not self._engine.num_unfinished()):
-            _, prompt, sampling = self._later.pop(0)
+        while self._delayed and (self._delayed[0][0] <= self._steps or not self._engine.num_unfinished()):
+            _, prompt, sampling = self._delayed.pop(0)
             self._engine.submit([prompt], sampling)

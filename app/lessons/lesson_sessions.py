@@ -1,4 +1,4 @@
-"""Active lessons of a server: each has a session, whose log is shown up to the learner's progress."""
+"""Active lessons of a server. Each has a session, whose log is visible up to the learner's progress."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import structs
 from app.ground.errors import AppError, app_sentence, refuse, refused
 from app.lessons.answers import Card
 from app.lessons.catalogue import Catalogue, card
-from app.lessons.course import Course, Given
+from app.lessons.course import Course, LearnerAnswer
 from app.lessons.lesson import REVIEW, Ask, Lesson, LessonError, Sandbox, Work
 from app.lessons.lesson_engine import NO_TIERS, LessonPrompt
 from app.lessons.parse import model_of, settings_of
@@ -31,7 +31,7 @@ from engine.lab.change import Change
 from engine.options.refusal import Sentence
 from engine.trace.log import TraceReader
 
-ROOFS_WAIT = 5.0  # seconds that opening a lesson waits for an idle machine
+ROOFS_WAIT = 5.0  # maximum seconds that opening a lesson waits for the engine lock, to measure the machine
 
 
 def _no_lesson(lesson_id: str) -> AppError:
@@ -39,11 +39,11 @@ def _no_lesson(lesson_id: str) -> AppError:
 
 
 class SessionLessonEngine:
-    """A lesson's run in a session; its records are hidden by default."""
+    """Lesson engine that uses a session. New records are hidden from viewers."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._earlier = ExitStack()  # open logs of earlier runs
+        self._retained = ExitStack()  # open logs of earlier runs
         self._tiers = LessonTiers()
         session.in_lesson = True
         session.hold_back(0)
@@ -62,28 +62,28 @@ class SessionLessonEngine:
     def step(self) -> bool:
         return self._session.step(1, None).result().performed > 0
 
-    def lose(self, instance: int) -> None:
+    def lose_instance(self, instance: int) -> None:
         self._session.lose_instance(instance)
 
     def restart(self, config: EngineConfig, model: str, tiers: TierSizes = NO_TIERS) -> None:
-        self._keep()
+        self._retain_log()
         self._session.reset(config, served_name(model), self._tiers.restart(tiers)).hold_back(0)
 
     def fork(self, at: int, change: Change, config: EngineConfig) -> None:
         run = self._session.run
         run.hold_back(None)
         fork = Fork(self._session.session_id, run, at, change, follow=False)
-        self._keep()
+        self._retain_log()
         self._session.reset(config).hold_back(0)
         self._session.begin_fork(fork).forked.result()
 
     def close(self) -> None:
-        self._earlier.close()
+        self._retained.close()
         self._tiers.close()
 
-    def _keep(self) -> None:
+    def _retain_log(self) -> None:
         self._session.hold_back(None)
-        self._earlier.enter_context(self._session.run.reading())
+        self._retained.enter_context(self._session.run.reading())
 
 
 class LessonSession:
@@ -98,7 +98,9 @@ class LessonSession:
         self.lock = threading.Lock()  # serializes a learner's actions
 
     def show(self) -> None:
-        """Show what the learner may see of the run; all of it, with all commands, in the sandbox and at the end."""
+        """Show the run up to the learner's progress. In the sandbox and at the end, show all records and allow all
+        commands.
+        """
         course = self.course
         is_free = course.checkpoint is None or isinstance(course.checkpoint, Sandbox)
         self.session.in_lesson = not is_free
@@ -122,7 +124,7 @@ class LessonSessions:
         self._exporting = threading.Lock()
 
     def refusal(self, lesson: Lesson) -> Sentence | None:
-        """Return why a lesson cannot be played here, one sentence, or None."""
+        """Return one sentence that says why a lesson cannot be played on this server; None if it can."""
         if not self._models.is_live:
             return app_sentence("lesson.no_model")
         missing = [name for name in lesson.models if not self._models.knows(served_name(name))]
@@ -132,14 +134,17 @@ class LessonSessions:
 
     @property
     def cards(self) -> list[Card]:
-        """Return every lesson, live if possible, else recorded; without a model only the recorded ones, if any."""
-        known = {found.id: found for found in self.recorded.cards}
-        if known and not self._models.is_live:
-            return list(known.values())
+        """List entries of all lessons: playable ones, else recorded ones, else unplayable ones with the reason.
+
+        A server without a model lists only recorded lessons, if there are any.
+        """
+        recorded = {found.id: found for found in self.recorded.cards}
+        if recorded and not self._models.is_live:
+            return list(recorded.values())
         live = [card(lesson, self.refusal(lesson)) for lesson in self.catalogue.lessons()]
-        shown = {one.id: one for one in [*known.values(), *(one for one in live if one.refused is None)]}
-        shown |= {one.id: one for one in live if one.id not in shown}
-        return sorted(shown.values(), key=lambda one: (one.number, one.id))
+        cards = {one.id: one for one in [*recorded.values(), *(one for one in live if one.refused is None)]}
+        cards |= {one.id: one for one in live if one.id not in cards}
+        return sorted(cards.values(), key=lambda one: (one.number, one.id))
 
     def find(self, session_id: str) -> LessonSession:
         """Return the lesson of a session.
@@ -152,8 +157,8 @@ class LessonSessions:
             raise refuse("unknown_theater", "lesson.gone")
         return lesson_session
 
-    def known(self, session_id: str | None, lesson_id: str, language: str) -> LessonSession | None:
-        """Return the lesson of a session, if it is this one."""
+    def find_open(self, session_id: str | None, lesson_id: str, language: str) -> LessonSession | None:
+        """Return the lesson of a session, if it is this lesson in this language."""
         lesson_session = self._by_session.get(session_id or "")
         if lesson_session is None or lesson_session.session.is_closed:
             return None
@@ -165,17 +170,17 @@ class LessonSessions:
         lesson_id: str,
         language: str,
         at: int,
-        answers: dict[str, list[Given]],
+        answers: dict[str, list[LearnerAnswer]],
         changes: dict[str, object],
         again: Iterable[tuple[str, int]] = (),
     ) -> LessonSession:
-        """Return a new session with the lesson up to item `at`, with the given answers to the questions before.
+        """Return a new session with the lesson at item `at`, after the given answers to the questions before it.
 
-        `again`: lesson and item of questions to repeat; the lesson REVIEW has those of one lesson alone.
+        `again`: lesson and item of questions to repeat. The lesson REVIEW consists of those of the first lesson.
 
         Raises:
-            AppError: `not_found`, `refused`; `busy`: the machine has to be measured but is not idle; errors of creating
-                a session.
+            AppError: `not_found`, `refused`; `busy` if the machine has to be measured but is not idle; errors of
+                creating a session.
         """
         earlier = list(again)
         lesson = self._review(earlier) if lesson_id == REVIEW else self.catalogue.get(lesson_id)
@@ -210,13 +215,13 @@ class LessonSessions:
         return lesson_session
 
     def _review(self, earlier: list[tuple[str, int]]) -> Lesson | None:
-        """Return the questions of the first of these lessons, on its own run."""
+        """Return the lesson that repeats the questions of the first of these lessons on its own run."""
         name = earlier[0][0] if earlier else ""
         lesson = self.catalogue.get(name)
         return review(lesson, [index for of, index in earlier if of == name]) if lesson else None
 
     def _earlier(self, again: Iterable[tuple[str, int]]) -> dict[str, Ask]:
-        """Return the questions that still exist."""
+        """Return the questions that still exist, by the page's id."""
         found: dict[str, Ask] = {}
         for name, index in again:
             lesson = self.catalogue.get(name)
@@ -225,18 +230,18 @@ class LessonSessions:
                 found[f"{name}/{index}"] = item
         return found
 
-    def exported(self, lesson_id: str) -> bytes:
-        """Return a lesson as one HTML file in all its languages; runs the lesson.
+    def export(self, lesson_id: str) -> bytes:
+        """Run a lesson and return it as one HTML file with all its languages.
 
         Raises:
-            AppError: `not_found`, `refused`; `busy` and `loading` without waiting: retry.
+            AppError: `not_found`, `refused`; `busy` or `loading`, without waiting, if it can be retried.
         """
         lesson = self.catalogue.get(lesson_id)
         if lesson is None:
             raise _no_lesson(lesson_id)
         if why := self.refusal(lesson):
             raise AppError("refused", why)
-        if not self._exporting.acquire(blocking=False):  # one at a time: each computes for a second or two
+        if not self._exporting.acquire(blocking=False):  # one at a time, since each computes for a second or two
             raise refuse("busy", "lesson.exporting")
         with ExitStack() as used:
             used.callback(self._exporting.release)
@@ -245,10 +250,9 @@ class LessonSessions:
                 self._sessions.measured_machine(leases[lesson.model].model)
             builders = {name: lease.model.build_small for name, lease in leases.items()}
             try:
-                played = [
-                    record(lesson, code, builders.__getitem__, self._sessions.engine_lock) for code in lesson.languages
-                ]
-                return lesson_page(played)
+                lock = self._sessions.engine_lock
+                recorded = [record(lesson, code, builders.__getitem__, lock) for code in lesson.languages]
+                return lesson_page(recorded)
             except LessonError as error:
                 raise refuse("refused", "lesson.wrong", error=error) from error
             except TooLarge as error:
@@ -261,12 +265,12 @@ class LessonSessions:
                 self._by_session.pop(name).close()
 
 
-def replay(course: Course, at: int, answers: dict[str, list[Given]]) -> None:
+def replay(course: Course, at: int, answers: dict[str, list[LearnerAnswer]]) -> None:
     """Go to item `at`, or to the first unanswered question before it.
 
-    The answers may be of an earlier version of the lesson; invalid ones are ignored.
+    The answers may belong to an earlier version of the lesson. Invalid ones are ignored.
     """
-    course.go_on()
+    course.advance()
     while course.checkpoint is not None and course.at <= at:
         needs_answer = isinstance(course.checkpoint, Ask | Work)
         if needs_answer:
@@ -275,4 +279,4 @@ def replay(course: Course, at: int, answers: dict[str, list[Given]]) -> None:
                     course.answer(given)
         if course.at == at or (needs_answer and not course.is_answered):
             return
-        course.go_on()
+        course.advance()

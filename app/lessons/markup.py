@@ -1,9 +1,9 @@
-"""Markdown of a lesson's texts as a tree for the page, without HTML.
+"""Parser of the Markdown in a lesson's texts, which gives a tree for the page. HTML is not allowed.
 
-Lessons have four kinds of special links; others are to https:// or to /scale or /bench:
+Links lead to https://, /scale or /bench, or have one of four special meanings:
 
-    [16](=prompt_tokens)    a number that the run must have here, linked to its record
-    […](=intensity)         the same, filled in by the current run
+    [16](=prompt_tokens)    a figure that the run must have at this point, linked to its record
+    […](=intensity)         a figure that is filled in from the current run
     [4](~block_size)        a setting that can be dragged, which restarts the run
     [keys](k)               a word in the colour of its concept
 """
@@ -42,19 +42,19 @@ TAGS = {
     "td": "td",
 }
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["image", "code"])
-# the kinds above, and https, are distinguished below
+# `_link` validates the targets
 _MARKDOWN.validateLink = lambda url: True  # type: ignore[assignment]
 _OWN_PAGE = re.compile(r"/(scale|bench)([?#][\w=&.#-]*)?")
 _KIND = re.compile(r"[=~]\w+(:[\w.-]+)*")
 SETTINGS = {*EngineConfig.__struct_fields__, *SamplingParams.__struct_fields__}
 
 Node = str | dict[str, Any]
-OPEN = "…"  # placeholder of a machine-dependent number, filled in by the current run
+OPEN = "…"  # placeholder for a machine-dependent number, which is filled in from the current run
 assert cost_figures and scale_figures  # imported to register their figures
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """Number that a text claims of the run: `figure` with `arguments`."""
+    """Number in a text that must equal the figure `figure` with `arguments`."""
 
     figure: str
     arguments: list[str]
@@ -62,14 +62,14 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 def tree(text: str) -> list[Node]:
-    """Return the blocks of a text: strings, and maps with `tag` and `children`; a link also has `figure`, `setting`,
+    """Return the nodes of a text: strings, and maps with `tag` and `children`. A link also has `figure`, `setting`,
     `thing` or `href`.
     """
     return [_node(child) for child in SyntaxTreeNode(_MARKDOWN.parse(text)).children]
 
 
 def claims(text: str) -> Iterator[Claim]:
-    """Yield the numbers that a text claims, in order."""
+    """Yield the claims of a text, in order."""
     for node in _walk(tree(text)):
         if found := node.get("figure"):
             figure, *arguments = found.split(":")
@@ -82,7 +82,7 @@ def text_of(nodes: list[Node]) -> str:
 
 
 def check_markup(text: str, line: int) -> None:
-    """Raise LessonError for unsupported markup; `line` is the text's first."""
+    """Raise LessonError for unsupported markup. `line`: first line of the text."""
     try:
         found = list(_walk(tree(text)))
     except _Unknown as error:
@@ -98,7 +98,7 @@ def check_markup(text: str, line: int) -> None:
             if node["setting"] not in SETTINGS:
                 raise LessonError(line, f"there is no setting {node['setting']!r}")
             if not text_of(node["children"]).isdecimal():
-                raise LessonError(line, f"[{text_of(node['children'])}](~{node['setting']}): a knob needs digits")
+                raise LessonError(line, f"[{text_of(node['children'])}](~{node['setting']}): a setting needs digits")
 
 
 class _Unknown(Exception):
@@ -124,7 +124,7 @@ def _node(node: SyntaxTreeNode) -> Node:
             return {"tag": "a", **_link(str(node.attrs["href"]), line), "children": [_node(c) for c in node.children]}
         case name if name in TAGS:
             return {"tag": TAGS[name], "children": [_node(child) for child in node.children]}
-    raise _Unknown(line, f"a text of a lesson has no {node.type.replace('_', ' ')}")
+    raise _Unknown(line, f"{node.type.replace('_', ' ')} is not supported in a lesson's text")
 
 
 def _link(target: str, line: int) -> dict[str, str]:
@@ -134,8 +134,8 @@ def _link(target: str, line: int) -> dict[str, str]:
         return {"thing": target}
     if target.startswith("https://") or _OWN_PAGE.fullmatch(target):
         return {"href": target}
-    others = f"one of {', '.join(THINGS)}, /scale, /bench or https://…"
-    raise _Unknown(line, f"a link to {target[:40]!r}: a figure, a setting, {others}")
+    allowed = f"=figure, ~setting, {', '.join(THINGS)}, /scale, /bench or https://…"
+    raise _Unknown(line, f"a link cannot lead to {target[:40]!r}; allowed are {allowed}")
 
 
 def _walk(nodes: list[Node]) -> Iterator[dict[str, Any]]:

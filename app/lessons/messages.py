@@ -11,8 +11,8 @@ from app.lessons.prompt_order import Mending
 from app.session.messages import Index, Message, Name, OfSession
 
 # an option, a list of operations or of moves; None: not sure
-Given = Index | Annotated[list[BlockMove], Meta(max_length=256)] | Mending | None
-Answers = Annotated[dict[str, list[Given]], Meta(max_length=1000)]  # by item, in order
+LearnerAnswer = Index | Annotated[list[BlockMove], Meta(max_length=256)] | Mending | None
+Answers = Annotated[dict[str, list[LearnerAnswer]], Meta(max_length=1000)]  # by item, in order
 
 
 class Earlier(Struct, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class Earlier(Struct, frozen=True, kw_only=True):
 
 
 class LessonOpen(Message, frozen=True, kw_only=True):
-    """Start or resume a lesson: in its session, or in a new one with the learner's progress."""
+    """Start or resume a lesson, in its session or in a new one with the learner's progress."""
 
     lesson: Name
     language: Annotated[str, Meta(max_length=20)]
@@ -35,10 +35,10 @@ class LessonOpen(Message, frozen=True, kw_only=True):
 
 
 class LessonLook(OfSession, frozen=True, kw_only=True):
-    """Read a lesson that another client drives."""
+    """Read the state of a lesson that another client drives."""
 
     language: Annotated[str, Meta(max_length=20)]
-    since: Index = 0  # the first item to send
+    since: Index = 0  # first item to send
 
 
 class LessonGo(OfSession, frozen=True, kw_only=True):
@@ -47,16 +47,16 @@ class LessonGo(OfSession, frozen=True, kw_only=True):
 
 class LessonAnswer(OfSession, frozen=True, kw_only=True):
     item: Index
-    given: Given
+    given: LearnerAnswer
 
 
 class LessonRetell(Message, frozen=True, kw_only=True):
-    """Read a recorded lesson at the learner's progress: the server is stateless."""
+    """Read a recorded lesson at the learner's progress, which the server does not store."""
 
     lesson: Name
     language: Annotated[str, Meta(max_length=20)]
-    at: Annotated[int, Meta(ge=-1, le=10_000)] = -1  # the item to go to, as far as the questions before it allow
+    at: Annotated[int, Meta(ge=-1, le=10_000)] = -1  # item to go to; an open question before it stops there
     answers: Answers = field(default_factory=dict)
-    since: Index = 0  # the first item to send
-    run: Index | None = None  # run of which the page has records
+    since: Index = 0  # first item to send
+    run: Index | None = None  # run of which the page already has records
     first: Index = 0  # number of these records

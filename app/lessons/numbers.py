@@ -1,4 +1,4 @@
-"""Numbers in lesson texts: digits, with a unit of bytes, percent, or words up to twenty."""
+"""Numbers in lesson texts: digits with an optional unit of bytes or percent sign, or words up to twenty."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHINESE = re.compile(r"[零〇一二两三四五六七八九十百]+")
 
 
 class StatedNumber(Decimal):
-    """Number as written: `unit` is the value of its last digit, to check rounding."""
+    """Number in a text. `unit` is the value of its last digit, by which rounding is checked."""
 
     unit: Decimal = Decimal(1)
 
@@ -29,7 +29,7 @@ class StatedNumber(Decimal):
 def number_in(text: str) -> StatedNumber | None:
     """Return the first number in a text, or None.
 
-    Units of bytes are converted to bytes, percent to hundredths.
+    Units of bytes are converted to bytes, and percentages to fractions.
     """
     if found := _NUMBER.search(text):
         digits = found[1].replace(",", "").replace("−", "-")
@@ -48,7 +48,7 @@ def number_in(text: str) -> StatedNumber | None:
 
 
 def in_digits(value: float, like: str) -> str:
-    """Format a number in the unit of another text: `like` "4 KiB" gives KiB."""
+    """Format a number in the unit of another text: for `like` "4 KiB", in KiB."""
     found = _NUMBER.search(like)
     unit = found[2] if found and found[2] else ""
     shown = value / _UNITS.get(unit, 1) * {"%": 100, "‰": 1000}.get(unit, 1)
@@ -63,7 +63,7 @@ def significant(value: float, digits: int) -> str:
 
 
 def agrees(stated: StatedNumber, found: float) -> bool:
-    """Return whether a written number is right up to its last digit."""
+    """Return whether a stated number equals `found`, rounded to its last digit."""
     return abs(Decimal(stated) - Decimal(repr(found) if isinstance(found, float) else found)) <= stated.unit / 2
 
 

@@ -1,9 +1,9 @@
-"""Estimated duration of a lesson, from its text, questions and actions; not measured.
+"""Estimated duration of a lesson, from its text, questions and actions.
 
-Adults read non-fiction silently at 238 words per minute, most at 175 to 300, and aloud at 183 (Brysbaert 2019, How many
-words do we read per minute?, Journal of Memory and Language 109). Text with numbers is at the slow end. The same
-content takes as long in other languages (Trauzettel-Klosinski and Dietz 2012, IReST, Investigative Ophthalmology &
-Visual Science 53), and the shipped lessons have 1.4 Chinese characters per English word.
+Adults read non-fiction silently at 238 words per minute (most of them at 175 to 300), and aloud at 183 (Brysbaert 2019,
+How many words do we read per minute?, Journal of Memory and Language 109). For text with numbers, a rate at the slow
+end is assumed. The same content takes the same time in other languages (Trauzettel-Klosinski and Dietz 2012, IReST,
+Investigative Ophthalmology & Visual Science 53), and the shipped lessons have 1.4 Chinese characters per English word.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from app.lessons.markup import text_of, tree
 
 WORDS = 180  # per minute
 CHARACTERS = 250  # Chinese characters per minute
-QUESTION = 0.6  # minutes, an estimate: read, think, answer, read the verdict
-WORK = 1.2
+QUESTION = 0.6  # estimated minutes to read a question, answer it and read the verdict
+WORK = 1.2  # estimated minutes for an exercise
 PRESS = 0.15  # minutes to watch the effect of an action
 _HAN = re.compile(r"[\u3400-\u9fff]")
 _WORD = re.compile(r"\w[\w.,'’-]*")
-_READY = ("submit", "restart")  # the page continues with the next action automatically
+_AUTOMATIC = ("submit", "restart")  # after these, the page performs a following action automatically
 
 
 def minutes(lesson: Lesson) -> float:
-    """Return the minutes of the slowest language, without optional sections."""
+    """Return the minutes in the slowest language, without optional sections."""
     return _minutes(lesson, [section for section in lesson.sections if not section.optional])
 
 
@@ -38,16 +38,16 @@ def minutes_more(lesson: Lesson) -> float:
 def _minutes(lesson: Lesson, sections: Sequence[Section]) -> float:
     items = [item for section in sections for item in section.items]
     num_questions = sum(isinstance(item, Ask) for item in items)
-    worked = sum(isinstance(item, Work) for item in items)
+    num_exercises = sum(isinstance(item, Work) for item in items)
     texts = [item.texts for item in items if isinstance(item, Text)]
     longest = max(reading("\n".join(text_of(tree(text[code])) for text in texts)) for code in lesson.languages)
-    return longest + QUESTION * num_questions + WORK * worked + PRESS * _presses(items)
+    return longest + QUESTION * num_questions + WORK * num_exercises + PRESS * _num_clicks(items)
 
 
-def _presses(items: Sequence[Item]) -> int:
+def _num_clicks(items: Sequence[Item]) -> int:
     """Return the number of the learner's clicks."""
-    led = [before for before, after in pairwise(items) if isinstance(before, Do) and isinstance(after, Do)]
-    return sum(isinstance(item, Do) for item in items) - sum(one.action.verb in _READY for one in led)
+    followed = [before for before, after in pairwise(items) if isinstance(before, Do) and isinstance(after, Do)]
+    return sum(isinstance(item, Do) for item in items) - sum(one.action.verb in _AUTOMATIC for one in followed)
 
 
 def reading(text: str) -> float:

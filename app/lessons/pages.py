@@ -20,7 +20,7 @@ class LessonsContext(NamedTuple):
 
 
 def lessons(context: LessonsContext, request: Request) -> Response:
-    """Return every lesson, and why some cannot be played."""
+    """Return all lessons, with the reason if one cannot be played, and the errors of invalid files."""
     catalogue = context.sessions.catalogue
     answer: LessonsAnswer = {
         "lessons": context.sessions.cards,
@@ -33,7 +33,7 @@ def lessons(context: LessonsContext, request: Request) -> Response:
 
 def export(context: LessonsContext, request: Request, lesson_id: str) -> Response:
     """Return a lesson as one HTML file."""
-    response = Response(context.sessions.exported(lesson_id), mimetype="text/html")
+    response = Response(context.sessions.export(lesson_id), mimetype="text/html")
     response.headers["Content-Disposition"] = f'attachment; filename="kvtheater-{lesson_id}.html"'
     response.headers["Cache-Control"] = "no-store"
     return response

@@ -1,4 +1,4 @@
-"""Parser of a lesson file, without running it; errors are reported with their line.
+"""Parser of lesson files. It reports errors with their line, and runs nothing.
 
 +++
 id = "written-a-step-later"
@@ -65,7 +65,7 @@ VIEW = ("layer", "head", "seq", "step", "sub", "chart", "overview", "answer", "e
 LANES = ("strategies", "caches", "models")  # sets of lanes of a race
 OPERATIONS = {op.__struct_config__.tag for op in get_args(Op)}
 OPTIONAL = "optional"  # suffix of a section's name
-MODEL = "model"  # key of a restart that is not a setting
+MODEL = "model"  # key in the changes of a restart that is not a setting
 MAX_BYTES = 256 * 1024  # of a file
 _HEADING = re.compile(r"##\s+(.*)")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -102,16 +102,16 @@ def read_lesson(path: Path) -> Lesson:
 
 
 def parse_lesson(text: str, path: Path) -> Lesson:
-    """Parse a lesson's text; like `read_lesson`."""
+    """Parse the text of a lesson. Raises LessonError for the first error."""
     lines = text.splitlines()
     header, first = _header(lines)
     found = sorted(header.title)
     if unknown := set(found) - set(languages()):
         raise LessonError(1, f"title: the page has no language {min(unknown)!r}; it has {', '.join(languages())}")
     if not _NAME.fullmatch(header.id):
-        raise LessonError(1, f"id: {header.id!r} is not made of small letters, digits and hyphens")
+        raise LessonError(1, f"id: {header.id!r} must consist of lowercase letters, digits and hyphens")
     if header.id in RESERVED:
-        raise LessonError(1, f"id: {header.id!r} is reserved by the page; choose another")
+        raise LessonError(1, f"id: {header.id!r} is reserved by the page; choose another id")
     lesson = Lesson(
         id=header.id,
         path=path,
@@ -132,9 +132,9 @@ def parse_lesson(text: str, path: Path) -> Lesson:
 
 
 def _header(lines: list[str]) -> tuple[_Header, int]:
-    """Parse the header; return it and the index of the line after it."""
+    """Return the header, and the index of the line after it."""
     if not lines or lines[0].strip() != "+++":
-        raise LessonError(1, "a lesson begins with a header in TOML between two lines of +++")
+        raise LessonError(1, "a lesson must begin with a TOML header between two lines of +++")
     end = next((i for i, line in enumerate(lines[1:], 1) if line.strip() == "+++"), None)
     if end is None:
         raise LessonError(1, "the header has no end: a second line of +++ is missing")
@@ -142,7 +142,7 @@ def _header(lines: list[str]) -> tuple[_Header, int]:
         return msgspec.convert(toml_tables("\n".join([*lines[1:end], ""])), _Header), end + 1
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"line (\d+)", str(error))
-        raise LessonError(1 + int(place[1]) if place else 1, f"the header is no TOML: {error}") from None
+        raise LessonError(1 + int(place[1]) if place else 1, f"the header is not valid TOML: {error}") from None
     except msgspec.ValidationError as error:
         raise LessonError(1, f"the header: {error}") from None
 
@@ -163,7 +163,7 @@ class _Body:
             if not texts:
                 return
             if missing := [code for code in self._languages if code not in texts]:
-                raise LessonError(text_line, f"this text has no {missing[0]!r} beside it")
+                raise LessonError(text_line, f"this text is missing in language {missing[0]!r}")
             sections[-1].items.append(Text(line=text_line, texts=texts))
             texts = {}
 
@@ -179,7 +179,7 @@ class _Body:
                 if not _NAME.fullmatch(name) or mark not in ("", OPTIONAL):
                     raise LessonError(
                         number,
-                        f"a section's name, {heading[1]!r}, is not small letters and hyphens, or {OPTIONAL} after",
+                        f"{heading[1]!r} is not a section's name of lowercase letters and hyphens, or name {OPTIONAL}",
                     )
                 if sections and sections[-1].optional and not mark:
                     raise LessonError(number, f"{name}: only {OPTIONAL} sections may follow an {OPTIONAL} one")
@@ -217,7 +217,7 @@ def _directive(line: str, number: int) -> Item:
     found = _DIRECTIVE.fullmatch(line)
     if not found or found[1] not in ("do", "show", "ask", "work", "sandbox"):
         raise LessonError(
-            number, f"{line[:40]!r} is no text between ::: lines, and no do:, show:, ask:, work: or sandbox:"
+            number, f"{line[:40]!r} is neither a text between ::: lines nor do:, show:, ask:, work: or sandbox:"
         )
     try:
         words = shlex.split(found[2])
@@ -225,7 +225,7 @@ def _directive(line: str, number: int) -> Item:
         raise LessonError(number, f"{line[:40]!r}: {error}") from None
     if found[1] in ("sandbox", "work"):
         if words and (found[1], words) != ("work", ["mend"]):
-            raise LessonError(number, f"{found[1]}: takes nothing after it" + ", or mend" * (found[1] == "work"))
+            raise LessonError(number, f"{found[1]}: takes no argument" + " other than mend" * (found[1] == "work"))
         return Sandbox(line=number) if found[1] == "sandbox" else Work(line=number, mends=bool(words))
     if not words:
         raise LessonError(number, f"{found[1]}: is empty")
@@ -234,10 +234,10 @@ def _directive(line: str, number: int) -> Item:
     if found[1] == "do":
         return Do(line=number, action=_action(words[0], plain, named, number))
     if plain:
-        raise LessonError(number, f"{found[1]}: {plain[0]!r} has no name; it is written name=value")
+        raise LessonError(number, f"{found[1]}: {plain[0]!r} must be written as name=value")
     if found[1] == "show":
         if words[0] == "race":
-            raise LessonError(number, "show: a race is shown by do: race, so that no question comes after it")
+            raise LessonError(number, "show: a race is shown by do: race, so that no question can follow it")
         if words[0] not in PARTS:
             raise LessonError(number, f"show: there is no {words[0]!r}; the page has {', '.join(PARTS)}")
         if unknown := named.keys() - set(VIEW):
@@ -259,7 +259,7 @@ def _action(verb: str, plain: list[str], named: dict[str, str], number: int) -> 
         case "run" if not plain and named.keys() <= {"until"}:
             until, _, count = named.get("until", "finished").partition(":")
             if until not in ("finished", "tokens") and until not in OPERATIONS:
-                raise LessonError(number, f"run: {until!r} is not finished, tokens:N or an operation of the trace")
+                raise LessonError(number, f"run: {until!r} is neither finished, tokens:N nor an operation of the trace")
             return Action(verb="run", until=until, count=_count(count or "1", number))
         case "restart" if not plain:
             return Action(verb="restart", changes={name: _value(text) for name, text in named.items()})
@@ -274,13 +274,13 @@ def _action(verb: str, plain: list[str], named: dict[str, str], number: int) -> 
                 raise LessonError(number, f"race: there is no set of lanes {plain[0]!r}; there is {', '.join(LANES)}")
             return Action(verb="race", lanes=plain[0], prompts=[_count(named.get("prompt", "0"), number)])
         case _ if verb in get_args(Verb):
-            raise LessonError(number, f"do: {' '.join([verb, *plain, *named])} is more than {verb} takes")
-    raise LessonError(number, f"do: there is no {verb!r}; a lesson can {', '.join(get_args(Verb))}")
+            raise LessonError(number, f"do: {verb} does not take these arguments: {' '.join([*plain, *named])}")
+    raise LessonError(number, f"do: there is no action {verb!r}; there are {', '.join(get_args(Verb))}")
 
 
 def _count(word: str, number: int) -> int:
     if not word.isdecimal() or int(word) > 10_000:
-        raise LessonError(number, f"{word!r} is no number from 0 to 10000")
+        raise LessonError(number, f"{word!r} is not a number from 0 to 10000")
     return int(word)
 
 
@@ -297,10 +297,10 @@ def model_of(lesson: Lesson, changes: dict[str, Any]) -> str:
 
 
 def settings_of(lesson: Lesson, changes: dict[str, Any]) -> tuple[EngineConfig, SamplingParams]:
-    """Return the lesson's settings and sampling with these changes; model and tiers are ignored.
+    """Return the lesson's engine settings and sampling parameters with these changes. Model and tiers are ignored.
 
     Raises:
-        ValueError: an unknown name, or an invalid value.
+        ValueError: a name is unknown, or a value is invalid.
     """
     changes = {name: value for name, value in changes.items() if name not in (MODEL, *TIERS)}
     known = set(EngineConfig.__struct_fields__)
@@ -314,13 +314,13 @@ def settings_of(lesson: Lesson, changes: dict[str, Any]) -> tuple[EngineConfig, 
 
 def _check_whole(lesson: Lesson) -> None:
     if not lesson.sections:
-        raise LessonError(0, "there is no section: nothing to read")
+        raise LessonError(0, "the lesson has no section")
     lengths = {code: len(lesson.prompts.get(code, [])) for code in lesson.languages}
     if len(set(lengths.values())) > 1 or 0 in lengths.values():
-        raise LessonError(1, f"prompts: each language has the same number of them, at least one, not {lengths}")
+        raise LessonError(1, f"prompts: each language must have the same number, at least one, not {lengths}")
     names = [section.name for section in lesson.sections]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise LessonError(0, f"two sections are called {twice!r}")
+        raise LessonError(0, f"two sections are named {twice!r}")
     try:
         settings_of(lesson, {})
     except ValueError as error:
@@ -328,8 +328,8 @@ def _check_whole(lesson: Lesson) -> None:
     has_raced = False
     for item in lesson.items:
         if isinstance(item, Ask | Work) and has_raced:
-            raise LessonError(item.line, "the lanes of do: race could show the answer: ask before it")
-        if isinstance(item, Sandbox):  # from here on the learner may have computed anything
+            raise LessonError(item.line, "the lanes of do: race could reveal the answer; ask before the race")
+        if isinstance(item, Sandbox):  # afterwards a restart follows
             has_raced = False
         has_raced |= isinstance(item, Do) and item.action.verb == "race"
         if isinstance(item, Sandbox) and item is not lesson.items[-1]:
@@ -339,10 +339,10 @@ def _check_whole(lesson: Lesson) -> None:
         if not isinstance(item, Do):
             continue
         if (keep := item.action.keep) and keep.keys() != set(lesson.languages):
-            raise LessonError(item.line, f"fork: keep.{'=… keep.'.join(lesson.languages)}=… in each language")
+            raise LessonError(item.line, f"fork: each language is needed: keep.{'=… keep.'.join(lesson.languages)}=…")
         over = [i for i in item.action.prompts if i >= len(lesson.prompts[lesson.languages[0]])]
         if over:
-            raise LessonError(item.line, f"{item.action.verb}: there is no prompt {over[0]}; the first is 0")
+            raise LessonError(item.line, f"{item.action.verb}: there is no prompt {over[0]}; the first one is 0")
         try:
             settings_of(lesson, item.action.changes)
             tiers_of(item.action.changes)
@@ -367,5 +367,5 @@ def _check_after_sandbox(lesson: Lesson, sandbox: Sandbox) -> None:
     if not (is_last and core and sandbox in core[-1].items and isinstance(own, Do) and own.action.verb == "restart"):
         raise LessonError(
             sandbox.line,
-            "sandbox: ends the lesson: what follows it must be optional and begin with do: restart",
+            "sandbox: only optional sections may follow it, and the first must begin with do: restart",
         )

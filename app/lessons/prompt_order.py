@@ -1,7 +1,8 @@
-"""Session-mending exercise: the learner moves parts of its prompts, and the changed session is run and graded.
+"""Exercise on prompt order: the learner moves parts of the prompts of a session so that prefixes are cached.
 
-The session consists of the lesson's prompts, one per turn. A part is a line of a prompt, named before the colon. A part
-is moved in every turn that has it. A session is right if no full block is recomputed.
+The session consists of the lesson's prompts, one per turn. A part is a line of a prompt; the text before the colon is
+its name. A part is moved in every turn that has it. The changed session is run, and is right if no full block is
+recomputed.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _LINE_END = -1  # represents the token between two lines
 
 
 class Move(Struct, frozen=True, kw_only=True):
-    """Move of the part `part` before `before`, or to the end (None), in every turn that has it.
+    """Move of the part `part` before the part `before` (None: to the end), in every turn that has it.
 
-    In a turn without `before` it goes before the first part that follows `before` in the first turn with both, or to
+    In a turn without `before`, it is moved before a part that follows `before` in the first turn that has both, or to
     the end.
     """
 
@@ -44,9 +45,12 @@ class Mending(Struct, frozen=True, kw_only=True):
 class TurnRun(Struct, frozen=True, kw_only=True):
     """Prompt of a turn, from the log of a run.
 
-    `diverges_at`: line of the first token that differs from the earlier prompt with the longest shared prefix; None for
-    the first. `again`: lines from there on that an earlier turn also had. `num_again`: recomputed tokens of earlier
-    turns, including those of `again`, without the last token of a prompt, which is always computed.
+    Attributes:
+        diverges_at: line of the first token that differs from the earlier prompt with the longest shared prefix; None
+            for the first prompt.
+        again: lines from `diverges_at` on that an earlier turn has, too.
+        num_again: number of recomputed tokens of earlier turns, including those of `again`. The last token of a prompt
+            is always computed and not counted.
     """
 
     lines: list[str]
@@ -59,15 +63,15 @@ class TurnRun(Struct, frozen=True, kw_only=True):
 
 
 class Mended(Struct, frozen=True, kw_only=True):
-    """List of moves, and the run of the resulting session; no turns: not run."""
+    """List of moves, and the run of the resulting session."""
 
     moves: list[Move]
-    turns: list[TurnRun]
-    right: bool  # no full block is recomputed
+    turns: list[TurnRun]  # empty: not run
+    right: bool  # whether no full block is recomputed
 
 
 class Prompt(NamedTuple):
-    """Prompt of a lookup. `starts`: tokens before each line."""
+    """Prompt of a lookup. `starts`: number of tokens before each line."""
 
     lines: list[str]
     starts: list[int]
@@ -85,14 +89,14 @@ def name_of(line: str) -> str:
     return found[0] if found else ""
 
 
-def refusal(turns: Sequence[TurnRun], movable: Sequence[str], moves: Sequence[Move]) -> str | None:
-    """Return why the moves are invalid, one sentence, or None."""
+def moves_error(turns: Sequence[TurnRun], movable: Sequence[str], moves: Sequence[Move]) -> str | None:
+    """Return one sentence that says why the moves are invalid; None if they are valid."""
     if not moves:
         return "there is no move"
     names = {name_of(line) for turn in turns for line in turn.lines}
     for earlier, move in zip([None, *moves], moves, strict=False):
         if move.part not in movable:
-            return f"{move.part!r} is no part that may be moved; these are: {', '.join(movable)}"
+            return f"{move.part!r} cannot be moved; movable parts are {', '.join(movable)}"
         if move.before is not None and (move.before not in names or move.before == move.part):
             return f"{move.part!r} cannot go before {move.before!r}: no other part has this name"
         if move == earlier:
@@ -100,7 +104,7 @@ def refusal(turns: Sequence[TurnRun], movable: Sequence[str], moves: Sequence[Mo
     return None
 
 
-def moved(prompts: Sequence[Sequence[str]], moves: Sequence[Move]) -> list[list[str]]:
+def apply_moves(prompts: Sequence[Sequence[str]], moves: Sequence[Move]) -> list[list[str]]:
     """Apply moves to prompts, each a list of lines."""
     found = [list(lines) for lines in prompts]
     for move in moves:
@@ -116,7 +120,7 @@ def moved(prompts: Sequence[Sequence[str]], moves: Sequence[Move]) -> list[list[
 
 
 def _following(prompts: Sequence[Sequence[str]], move: Move) -> list[str] | None:
-    """Return the names from `before` on in the first prompt with both parts, or None."""
+    """Return the names from `before` on in the first prompt that has both parts, or None if there is no such prompt."""
     if move.before is None:
         return []
     for lines in prompts:
@@ -127,7 +131,7 @@ def _following(prompts: Sequence[Sequence[str]], move: Move) -> list[str] | None
 
 
 def turns_of(log: TraceReader, end: int) -> list[TurnRun]:
-    """Return the prompts of a run's first `end` records, in order of lookup."""
+    """Return the turns in a run's first `end` records, in the order of their lookups."""
     found: list[TurnRun] = []
     for index, op in _lookups(log, end):
         prompt = prompt_of(log, index, op)
@@ -167,15 +171,15 @@ def prompt_of(log: TraceReader, index: int, op: Lookup) -> Prompt:
     return Prompt(lines, starts, sequence.token_ids[: len(tokens)], diverges_at)
 
 
-def session_of(scene: Scene) -> list[TurnRun]:
-    """Return the turns of the session to mend: those of the visible part of the run.
+def session_to_mend(scene: Scene) -> list[TurnRun]:
+    """Return the turns of the session to mend, which are those in the visible part of the run.
 
     Raises:
         Undecided: no full block is recomputed.
     """
     found = turns_of(scene.log, scene.now)
     if is_right(found, scene.block_size):
-        raise Undecided("no whole block is computed again in this run: there is nothing to mend")
+        raise Undecided("no full block is recomputed in this run, so there is nothing to mend")
     return found
 
 
@@ -184,9 +188,10 @@ def is_right(turns: Sequence[TurnRun], block_size: int) -> bool:
     return all(turn.num_again < block_size for turn in turns)
 
 
-def would_be_right(prompts: Sequence[Sequence[str]], tokens: LineTokens, block_size: int) -> bool:
-    """Predict `is_right` for prompts (lists of lines) that are not run: every full block of an earlier prompt's prefix
-    hits, except for the last token.
+def predict_right(prompts: Sequence[Sequence[str]], tokens: LineTokens, block_size: int) -> bool:
+    """Predict `is_right` for prompts (lists of lines) without running them.
+
+    It is assumed that every full block of a prefix shared with an earlier prompt hits, except for the last token.
     """
     earlier: list[list[int]] = []
     seen: set[str] = set()
@@ -208,9 +213,11 @@ def would_be_right(prompts: Sequence[Sequence[str]], tokens: LineTokens, block_s
     return True
 
 
-def mending_of(turns: Sequence[TurnRun], movable: Sequence[str]) -> list[Move]:
-    """Return moves that mend a session: parts of only some turns go to the end, parts that vary between turns after
-    them, and constant parts have the order of the first turn.
+def solve(turns: Sequence[TurnRun], movable: Sequence[str]) -> list[Move]:
+    """Return moves that mend a session.
+
+    Constant parts come first, in the order of the first turn, then parts that only some turns have, and finally parts
+    that vary between turns.
     """
     texts = {name: [line for turn in turns for line in turn.lines if name_of(line) == name] for name in movable}
     changing = [name for name, lines in texts.items() if len(set(lines)) > 1]
@@ -238,6 +245,6 @@ def _again(lines: Sequence[str], diverges_at: int, seen: set[str]) -> list[int]:
 
 
 def _num_again(num_shared: int, num_hit: int, starts: Sequence[int], ends: Sequence[int], again: Sequence[int]) -> int:
-    """Return the recomputed tokens: `TurnRun.num_again`."""
-    behind = sum(ends[at] - max(starts[at], num_shared) for at in again)
-    return max(0, min(num_shared + behind, ends[-1] - 1) - num_hit)
+    """Return the number of recomputed tokens (`TurnRun.num_again`)."""
+    after_prefix = sum(ends[at] - max(starts[at], num_shared) for at in again)
+    return max(0, min(num_shared + after_prefix, ends[-1] - 1) - num_hit)

@@ -1,4 +1,4 @@
-"""Race of a lesson: one of its prompts in several lanes, which the page runs in separate sessions."""
+"""Race of a lesson: one of its prompts in several lanes, for each of which the page runs a session."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ STRATEGIES: dict[str, tuple[Strategy, ...]] = {
 
 
 def race_setup(lesson: Lesson, language: str, action: Action) -> RaceSetup:
-    """Return the race for the page, from the lesson's settings, independent of its current run."""
+    """Return the race for the page. It uses the lesson's settings and does not depend on the current run."""
     config = {name: value for name, value in lesson.config.items() if name != "strategy"}
     prompt = lesson.prompts[language][action.prompts[0]]
     return RaceSetup(lanes=action.lanes, prompt=prompt, config=config, sampling=lesson.sampling, model=lesson.model)
 
 
 def race_faults(lesson: Lesson, language: str, builder: Callable[[str], BuildEngine]) -> list[LessonError]:
-    """Return the races of a lesson that cannot be completed, each with the engine's sentence."""
+    """Return an error for each lane of a race that cannot be completed, with the engine's error."""
     found = []
     for item in lesson.items:
         if isinstance(item, Do) and item.action.verb == "race":

@@ -1,4 +1,4 @@
-"""Recorded lessons of a server: a record is sent only after the questions before it are answered."""
+"""Recorded lessons of a server. A record is sent only after the questions before it are answered."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 from app.ground.errors import refuse
 from app.lessons.answers import Card
 from app.lessons.lesson import LessonError
-from app.lessons.lesson_replay import Way
+from app.lessons.lesson_replay import ReplayState
 from app.lessons.transcript import SUFFIX, Transcript, cards, read_transcript, run_name
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
 
 
-class Stretch(NamedTuple):
-    """Visible records of a run from `first` on with their captures."""
+class RecordRange(NamedTuple):
+    """Visible records of a run from `first` on, with their captures."""
 
     header: bytes
     first: int
@@ -27,7 +27,7 @@ class RecordedLessons:
     """Recorded lessons of a folder, read at the server's start."""
 
     def __init__(self, folder: Path | None) -> None:
-        """Raises LessonError for an invalid file, OSError if the folder cannot be read."""
+        """Read a folder. Raises LessonError for an invalid file, and OSError if the folder cannot be read."""
         self._folder = folder
         self._transcripts: dict[tuple[str, str], Transcript] = {}
         for path in sorted(folder.glob(f"*{SUFFIX}")) if folder else ():
@@ -39,7 +39,7 @@ class RecordedLessons:
         return cards(list(self._transcripts.values()))
 
     def get(self, lesson: str, language: str) -> Transcript:
-        """Return the lesson in a language, or in another available one.
+        """Return the lesson in a language, or in another one if it is not available.
 
         Raises:
             AppError: `not_found`.
@@ -50,18 +50,18 @@ class RecordedLessons:
             raise refuse("not_found", "lesson.recorded", lesson=lesson)
         return transcript
 
-    def stretch(self, transcript: Transcript, shown: Way, first: int, max_bytes: int) -> Stretch:
-        """Return visible records of the current run from `first` on that fit into `max_bytes` with their captures, at
+    def record_range(self, transcript: Transcript, shown: ReplayState, first: int, max_bytes: int) -> RecordRange:
+        """Return visible records of the current run from `first` on, with their captures, up to `max_bytes` but at
         least one.
 
         Raises:
-            AppError: `refused`: its file cannot be read.
+            AppError: `refused` if the file of the run cannot be read.
         """
         assert self._folder is not None
         path = self._folder / run_name(transcript.lesson, transcript.language, shown.moment.run)
         try:
             with TraceReader(path) as log:
-                found = Stretch(log.header_bytes, min(first, shown.moment.records), [], [])
+                found = RecordRange(log.header_bytes, min(first, shown.moment.records), [], [])
                 for index in range(found.first, min(shown.moment.records, len(log))):
                     record, capture = log.record_bytes(index), log.capture_bytes(index)
                     max_bytes -= len(record) + len(capture or b"")
@@ -78,12 +78,12 @@ def recorded_lessons(folder: Path | None) -> RecordedLessons:
     """Return the recorded lessons of a folder.
 
     Raises:
-        ValueError: the folder cannot be read or has none; one sentence.
+        ValueError: the folder cannot be read, or has no recorded lesson; one sentence.
     """
     try:
         found = RecordedLessons(folder)
     except (LessonError, OSError) as error:
         raise ValueError(f"{folder}: {error}") from error
     if folder is not None and not found.cards:
-        raise ValueError(f"{folder} has no recorded lesson: kvtheater lesson record writes some")
+        raise ValueError(f"{folder} has no recorded lessons; kvtheater lesson record writes them")
     return found

@@ -1,4 +1,4 @@
-"""Recording of a lesson on its own models, without a server. Imports torch, so import it lazily."""
+"""Recording of a lesson on its models, without a server. Import it lazily, because it imports torch."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from engine.model.loader import load_model
 from engine.setup.machine import measure_roofs
 
 
-def recorded_by(lesson: Lesson, languages: list[str]) -> list[Recorded]:
+def record_lesson(lesson: Lesson, languages: list[str]) -> list[Recorded]:
     """Record the lesson in these languages.
 
     Raises:
         ModelError: a model cannot be loaded.
-        LessonError: the lesson is wrong.
+        LessonError: the lesson has an error.
     """
-    most, models = ServerSettings().max_pool_bytes, {name: load_model(name) for name in lesson.models}
-    builders = {name: engine_builder(model, most, is_small=True) for name, model in models.items()}
+    max_bytes, models = ServerSettings().max_pool_bytes, {name: load_model(name) for name in lesson.models}
+    builders = {name: engine_builder(model, max_bytes, is_small=True) for name, model in models.items()}
     if lesson.wants_roofs:
         first = models[lesson.model]
         measure_roofs(first.device, first.dtype)

@@ -1,4 +1,7 @@
-"""Repetition of questions that no later lesson's run decided: on their own lesson's run, without its text."""
+"""Repetition of questions on the run of their own lesson, without its texts.
+
+It is used for questions that the run of no later lesson decides.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,9 @@ COMPUTING = ("prefill", "step", "run")
 
 
 def review(lesson: Lesson, questions: Collection[int]) -> Lesson:
-    """Return the lesson's actions with its questions at the items `questions`, until the last is decided.
+    """Return a lesson with the questions at the items `questions`, and the actions up to the one that decides the last.
 
-    Empty if the lesson has changed and has none of these questions.
+    It is empty if the lesson has changed and has none of these questions.
     """
     items = lesson.items
     wanted = {index for index in questions if index < len(items) and isinstance(items[index], Ask)}

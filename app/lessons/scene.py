@@ -1,4 +1,4 @@
-"""Subject of a question or a figure: a run's log, with its visible part and the part that decides the answer."""
+"""Input of questions and figures: a run's log with a visible part, and hidden records that decide the answer."""
 
 from __future__ import annotations
 
@@ -15,48 +15,48 @@ OpT = TypeVar("OpT", bound=Op)
 
 
 class Undecided(ValueError):
-    """The run does not decide the question; one sentence."""
+    """The run does not decide the question or figure. The message is one sentence."""
 
 
 class Operation(NamedTuple, Generic[OpT]):
-    """Operation with its record."""
+    """Operation, its record and its index in it."""
 
     record: StepRecord
-    place: int  # index among the record's operations
+    op_index: int
     op: OpT
 
 
 class Scene:
     """Run at a moment of a lesson."""
 
-    def __init__(self, log: TraceReader, now: int, before: TraceReader | None = None) -> None:
-        """`log` ends where the question is decided; the learner sees its first `now` records.
+    def __init__(self, log: TraceReader, now: int, earlier: TraceReader | None = None) -> None:
+        """`log` ends with the record that decides the question. Its first `now` records are visible.
 
-        `before`: the complete log of the lesson's previous run.
+        `earlier`: complete log of the lesson's previous run.
         """
         self.log = log
         self.header = log.header
         self.now = now
-        self.earlier = before
+        self.earlier = earlier
 
     @property
     def state(self) -> State:
-        """State that the learner sees."""
+        """State after the visible records."""
         return self.log.state_at(self.now - 1)
 
     @property
-    def after(self) -> State:
-        """State when the question is decided."""
+    def final_state(self) -> State:
+        """State after all records."""
         return self.log.state_at(len(self.log) - 1)
 
     @property
-    def keeps(self) -> bool:
-        """Whether keys and values are cached between steps."""
+    def has_cache(self) -> bool:
+        """Whether the run caches keys and values between steps."""
         return self.header.engine["strategy"] != "none"
 
     @property
     def reserves(self) -> bool:
-        """Whether a sequence reserves its maximum from the start."""
+        """Whether a sequence reserves memory for its maximum length at the start."""
         return self.header.engine["strategy"] in ("contiguous", "first_fit", "static")
 
     @property
@@ -64,23 +64,23 @@ class Scene:
         return self.state.block_size
 
     def sequence(self, seq: int) -> Sequence:
-        """Return sequence `seq` as the learner sees it. Raises Undecided: no such sequence."""
+        """Return sequence `seq` in the visible state. Raises Undecided if it does not exist."""
         found = self.state.sequences.get(seq)
         if found is None:
             raise Undecided(f"there is no sequence {seq} in the run yet")
         return found
 
-    def coming(self) -> Iterator[StepRecord]:
+    def unseen_records(self) -> Iterator[StepRecord]:
         """Yield the records that the learner has not seen."""
         for index in range(self.now, len(self.log)):
             yield self.log.record(index)
 
-    def seen(self) -> Iterator[StepRecord]:
+    def seen_records(self) -> Iterator[StepRecord]:
         """Yield the records that the learner has seen."""
         for index in range(self.now):
             yield self.log.record(index)
 
-    def all(self) -> Iterator[StepRecord]:
+    def all_records(self) -> Iterator[StepRecord]:
         for index in range(len(self.log)):
             yield self.log.record(index)
 
@@ -94,25 +94,25 @@ class Scene:
         ]
 
     def next_step(self) -> StepRecord:
-        """Return the engine's next step. Raises Undecided: the next action has no step."""
-        found = next((record for record in self.coming() if record.kind == "step"), None)
+        """Return the engine's next step. Raises Undecided if the next action runs no step."""
+        found = next((record for record in self.unseen_records() if record.kind == "step"), None)
         if found is None:
-            raise Undecided("it is about the next step, but no action with a step follows the question")
+            raise Undecided("the question is about the next step, but the following action runs no step")
         return found
 
     def entry(self, record: StepRecord, seq: int) -> BatchEntry:
-        """Return the sequence's batch entry. Raises Undecided: it has none."""
+        """Return the batch entry of a sequence. Raises Undecided if it has none."""
         found = next((entry for entry in record.batch if entry.seq_id == seq), None)
         if found is None:
             raise Undecided(f"step {record.step} computes nothing of sequence {seq}")
         return found
 
-    def chooses(self, record: StepRecord, seq: int) -> bool:
-        """Return whether a step samples a token for the sequence: False for a chunk before the last."""
+    def samples_token(self, record: StepRecord, seq: int) -> bool:
+        """Return whether a step samples a token for the sequence. False for all chunks of a prompt but the last."""
         return any(output.seq_id == seq for output in record.outputs)
 
     def capture(self, index: int) -> Capture:
-        """Return the capture of a record. Raises Undecided: it has none."""
+        """Return the capture of a record. Raises Undecided if it has none."""
         found = self.log.capture(index)
         if found is None:
             raise Undecided(f"record {index} has no arrays")
@@ -120,22 +120,22 @@ class Scene:
 
 
 def find_op(records: Iterable[StepRecord], kind: type[OpT], **fields: object) -> Operation[OpT] | None:
-    """Return the first operation of a type with these fields."""
+    """Return the first operation of a type with these field values, or None."""
     for record in records:
-        for place, op in enumerate(record.ops):
+        for index, op in enumerate(record.ops):
             if isinstance(op, kind) and all(getattr(op, name) == value for name, value in fields.items()):
-                return Operation(record, place, op)
+                return Operation(record, index, op)
     return None
 
 
-def need_op(records: Iterable[StepRecord], kind: type[OpT], otherwise: str, **fields: object) -> Operation[OpT]:
-    """Return what `find_op` returns; raise Undecided(otherwise) if there is none."""
+def need_op(records: Iterable[StepRecord], kind: type[OpT], message: str, **fields: object) -> Operation[OpT]:
+    """Return the first operation of a type with these field values. Raises Undecided(message) if there is none."""
     found = find_op(records, kind, **fields)
     if found is None:
-        raise Undecided(otherwise)
+        raise Undecided(message)
     return found
 
 
-def shown(log: TraceReader, count: int) -> ShownLog:
-    """Return the first `count` records of a log."""
+def visible_log(log: TraceReader, count: int) -> ShownLog:
+    """Return a view of the first `count` records of a log."""
     return ShownLog(log, count)

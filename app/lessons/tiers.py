@@ -1,8 +1,8 @@
-"""Tiers of a lesson's runs: separate CPU memory and a separate folder, never the server's.
+"""Tiers of a lesson's runs, which have their own CPU memory and folder instead of the server's.
 
 `do: restart kv_offload_cpu="1 MiB" kv_offload_disk="1 MiB"` acts like a server restart: pending writes are flushed, CPU
-memory is freed, and the folder is opened again with its content. A restart without them has no tiers; the folder
-remains for a later restart, and is deleted with the lesson.
+memory is freed, and the folder is opened again with its content. After a restart without these keys there are no tiers.
+The folder remains for later restarts and is deleted at the end of the lesson.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from app.models.engine_face import OwnTiers
 from engine.connector.tiers.settings import DiskSetting, parse_size
 from engine.connector.tiers.tiers import Tiers
 
-TIERS = ("kv_offload_cpu", "kv_offload_disk")  # keys of a restart that are not settings
-MAX_BYTES = 16 << 20  # of each: a server has many active lessons
+TIERS = ("kv_offload_cpu", "kv_offload_disk")  # keys in the changes of a restart that are not settings
+MAX_BYTES = 16 << 20  # of each tier, since a server may have many active lessons
 
 
 class TierSizes(NamedTuple):
-    """Capacity of each tier in bytes; None: no such tier."""
+    """Capacity of each tier in bytes. None: the tier does not exist."""
 
     cpu: int | None = None
     disk: int | None = None
@@ -31,12 +31,12 @@ def tiers_of(changes: Mapping[str, Any]) -> TierSizes:
     """Parse the tiers of a restart.
 
     Raises:
-        ValueError: an invalid or too large size; one sentence.
+        ValueError: a size is invalid or too large; one sentence.
     """
     sizes = {name: parse_size(str(changes[name])) for name in TIERS if name in changes}
     for name, size in sizes.items():
         if size > MAX_BYTES:
-            raise ValueError(f"{name}: a lesson's own tier has at most {MAX_BYTES >> 20} MiB")
+            raise ValueError(f"{name}: a lesson's tier has at most {MAX_BYTES >> 20} MiB")
     return TierSizes(sizes.get(TIERS[0]), sizes.get(TIERS[1]))
 
 

@@ -1,10 +1,10 @@
-"""Transcript of a lesson with its recorded runs, for playing it without a model.
+"""Transcript of a lesson with its recorded runs, from which the lesson is played without a model.
 
-A transcript has all messages to a learner, in one language, with the answer key of each question. Its runs are traces.
-In a folder (of a site or a server) they are
+A transcript has all messages to a learner in one language, and the answer key of each question. Its runs are traces.
+The files in the folder of a site or a server are
 
     <id>.<language>.json             the transcript
-    <id>.<language>.<run>.kvtrace    each of its runs, from 0
+    <id>.<language>.<run>.kvtrace    a run; the first one is 0
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SUFFIX = ".json"
 
 
 class Key(Struct, frozen=True, kw_only=True):
-    """Answer key: the right option, its evidence in the log, and the misconception behind each answer."""
+    """Answer key: the right option, its evidence in the log, and the misconception behind each option."""
 
     right: int
     evidence: Evidence
@@ -42,15 +42,15 @@ class Key(Struct, frozen=True, kw_only=True):
 
 
 class MendKey(Struct, frozen=True, kw_only=True):
-    """Run of the solution of a session to mend, and the token ids of each line of its prompts."""
+    """Run of the solution of an exercise on prompt order, and the token ids of each line of its prompts."""
 
     run: Mended
     tokens: dict[str, list[int]]
 
 
 class Transcript(Struct, frozen=True, kw_only=True):
-    """Transcript of a lesson in one language. `items` contain no answers; `keys` is by the index of a
-    question's item.
+    """Transcript of a lesson in one language. `items` contains no answers; `keys`, `works` and `mended` have them, by
+    index of the item.
     """
 
     format: int = FORMAT
@@ -63,17 +63,17 @@ class Transcript(Struct, frozen=True, kw_only=True):
     model: str
     num_sections: int
     tries: int
-    words: dict[str, str]  # of its questions
+    words: dict[str, str]  # texts of the questions
     items: list[PageItem]
     keys: dict[str, Key]
-    works: dict[str, list[Done]]  # the engine's operations, by the index of an exercise's item
+    works: dict[str, list[Done]]  # the engine's operations
     num_runs: int
     num_optional: int = 0
-    mended: dict[str, MendKey] = {}  # by the index of the item of a session to mend
+    mended: dict[str, MendKey] = {}
 
 
 class Recorded(Struct, frozen=True):
-    """Transcript and its runs, each the bytes of a `.kvtrace`."""
+    """Transcript and its runs, as bytes of `.kvtrace` files."""
 
     transcript: Transcript
     runs: list[bytes]
@@ -83,20 +83,20 @@ def record(
     lesson: Lesson,
     language: str,
     builder: Callable[[str], BuildEngine],
-    turns: AbstractContextManager[object] | None = None,
+    lock: AbstractContextManager[object] | None = None,
 ) -> Recorded:
-    """Run a lesson to its end with right answers. `builder`, `turns`: as of `BareLessonEngine`.
+    """Run a lesson to its end with right answers. For `builder` and `lock`, see `BareLessonEngine`.
 
     Raises:
-        LessonError: the lesson is wrong.
+        LessonError: the lesson has an error.
     """
-    engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model, turns)
+    engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model, lock)
     try:
         course = Course(lesson, language, engine)
-        course.go_on()
+        course.advance()
         while course.checkpoint is not None:
             course.answer_right()
-            course.go_on()
+            course.advance()
         return Recorded(_transcript(course), [trace_bytes(log) for log in course.logs])
     finally:
         engine.close()
@@ -115,17 +115,17 @@ def read_transcript(path: Path) -> Transcript:
     """Read the transcript in a file.
 
     Raises:
-        LessonError: it is not a transcript, or of another version.
-        OSError: it cannot be read.
+        LessonError: the file is not a transcript, or has another format version.
+        OSError: the file cannot be read.
     """
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Transcript)
     except msgspec.MsgspecError as error:
-        raise LessonError(0, f"{path.name} is no recorded lesson: {error}") from None
+        raise LessonError(0, f"{path.name} is not a recorded lesson: {error}") from None
     if found.format != FORMAT:
-        raise LessonError(0, f"{path.name} has format {found.format}; this program reads {FORMAT}: record it again")
-    if path.name != transcript_name(found.lesson, found.language):
-        raise LessonError(0, f"{path.name} is the lesson {found.lesson!r} in {found.language!r}: it has another name")
+        raise LessonError(0, f"{path.name} has format {found.format}; this version reads {FORMAT}; record it again")
+    if path.name != (name := transcript_name(found.lesson, found.language)):
+        raise LessonError(0, f"{path.name} must be named {name}, after its lesson and language")
     return found
 
 
@@ -138,7 +138,7 @@ def run_name(lesson: str, language: str, index: int) -> str:
 
 
 def cards(transcripts: list[Transcript]) -> list[Card]:
-    """Return the list entries of recorded lessons, by number and name."""
+    """Return the list entries of recorded lessons, sorted by number and id."""
     by_lesson: dict[str, list[Transcript]] = {}
     for transcript in sorted(transcripts, key=lambda one: (one.number, one.lesson, one.language)):
         by_lesson.setdefault(transcript.lesson, []).append(transcript)
@@ -203,7 +203,7 @@ def _unanswered(item: PageItem) -> PageItem:
 
 
 def _words(lesson: Lesson, language: str) -> Iterator[tuple[str, str]]:
-    """Yield the words of the lesson's questions."""
+    """Yield the texts of the lesson's questions."""
     rules = {item.rule for item in lesson.items if isinstance(item, Ask)}
     for key, text in question_texts(language).items():
         room, _, rest = key.partition(".")
@@ -211,20 +211,20 @@ def _words(lesson: Lesson, language: str) -> Iterator[tuple[str, str]]:
             yield key, text
 
 
-LESSON = "embedded-lesson"  # element that static/js/state/without_server.js reads; runs: -<language>-<run> appended
+LESSON = "embedded-lesson"  # id of an element that static/js/state/without_server.js reads; runs: -<language>-<run>
 
 
 def lesson_page(recorded: list[Recorded]) -> bytes:
-    """Return the page with a lesson in one or more languages.
+    """Return the page with an embedded lesson in one or more languages.
 
     Raises:
-        TooLarge: its runs have more than MAX_LOG_BYTES in total.
+        TooLarge: the runs have more than MAX_LOG_BYTES in total.
     """
     if (size := sum(len(run) for one in recorded for run in one.runs)) > MAX_LOG_BYTES:
         raise TooLarge(f"the lesson's runs have {size >> 20} MiB, and a page holds at most {MAX_LOG_BYTES >> 20}")
     transcripts = [one.transcript for one in recorded]
     (card,) = cards(transcripts)
-    inside = {LESSON: msgspec.json.encode({"card": card, "transcripts": {one.language: one for one in transcripts}})}
+    embedded = {LESSON: msgspec.json.encode({"card": card, "transcripts": {one.language: one for one in transcripts}})}
     for one in recorded:
-        inside |= {f"{LESSON}-{one.transcript.language}-{k}": run for k, run in enumerate(one.runs)}
-    return page_with(next(iter(card.title.values())), inside)
+        embedded |= {f"{LESSON}-{one.transcript.language}-{k}": run for k, run in enumerate(one.runs)}
+    return page_with(next(iter(card.title.values())), embedded)

@@ -1,4 +1,4 @@
-"""Texts of the questions: question, answers, and the misconception behind each wrong answer."""
+"""Texts of questions, of their answers, and of the misconception behind each wrong answer."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ FOLDER = Path(__file__).parent
 
 @functools.cache
 def question_texts(language: str) -> dict[str, str]:
-    """Return key -> text, nested names joined by dots, with English for missing keys."""
+    """Return the texts by key, with nested keys joined by dots. Missing ones are in English."""
     return in_language(language, lambda code: flat(content_of(FOLDER / f"words.{code}.json")))
 
 
 def worded(question: Question, language: str) -> tuple[str, list[str]]:
-    """Return a question and its answers as text."""
+    """Return the texts of a question and of its options."""
     texts = question_texts(language)
     stem = filled(texts[f"question.{question.rule}.stem"], _shown(question.values), language)
     if (seq := unnamed(question)) is not None:
@@ -30,7 +30,7 @@ def worded(question: Question, language: str) -> tuple[str, list[str]]:
 
 
 def unnamed(question: Question) -> int | None:
-    """Return the question's sequence among several, if its text does not name it."""
+    """Return the question's sequence if the run has several and the text does not name it."""
     is_named = "{seq}" in question_texts("en")[f"question.{question.rule}.stem"]
     seq = question.values.get("seq")
     return seq if question.several and isinstance(seq, int) and not is_named else None

@@ -18,7 +18,7 @@ from app.session.session_manager import SessionManager
 from engine.trace.derived_file import DerivedFileError
 from engine.trace.geometry import geometry
 from engine.trace.log_index.block_rows import BLOCK, Rows
-from engine.trace.log_index.classes import BYS, ClassFigures, beside, classes
+from engine.trace.log_index.classes import BYS, ClassFigures, classes, pair_classes
 from engine.trace.log_index.log_index import LogIndex
 from engine.trace.log_index.observed_cache import ObservedCache
 from engine.trace.log_index.prefixes import prefixes
@@ -65,7 +65,7 @@ class ClassesAnswer(TypedDict):
 
     by: str
     runs: list[ClassedRun]
-    classes: list[dict[str, Any]]  # `engine.trace.log_index.classes.Beside`
+    classes: list[dict[str, Any]]  # `engine.trace.log_index.classes.ClassPair`
     num_more: int  # omitted classes
 
 
@@ -193,7 +193,7 @@ def by_class(context: LogIndexContext, request: Request, session_id: str) -> Res
                 "unsaid": "",
             }
         )
-    rows, num_more = beside(found[0], found[1] if len(found) > 1 else None, by)
+    rows, num_more = pair_classes(found[0], found[1] if len(found) > 1 else None, by)
     answer: ClassesAnswer = {"by": by, "runs": sides, "classes": msgspec.to_builtins(rows), "num_more": num_more}
     return json_answer(answer)
 

@@ -13,7 +13,7 @@ from engine.trace.codec import TraceFormatError
 from engine.trace.derived_file import DerivedFileError
 from engine.trace.query.database import LogDatabase, QueryError
 from engine.trace.query.questions import questions
-from engine.trace.query.table_cache import LONG, CachedTables
+from engine.trace.query.table_cache import MIN_CACHED_BYTES, CachedTables
 from engine.trace.state import TraceStateError
 
 MAX_SECONDS = 5.0
@@ -90,7 +90,7 @@ class LogQuestions:
 
     def _of(self, run: OpenLog) -> tuple[int, LogDatabase | CachedTables]:
         """Return the number of records in the tables, and the tables."""
-        if run.log.num_bytes > LONG:
+        if run.log.num_bytes > MIN_CACHED_BYTES:
             cached = self._tables.find(run)
             return cached.index.num_records, cached
         held = self._read(run)

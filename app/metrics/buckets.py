@@ -1,6 +1,6 @@
-"""Upper bounds of vLLM's histograms, so that its boards and alerts carry over.
+"""Upper bounds of vLLM's histograms, so that its dashboards and alerts can be used unchanged.
 
-They are facts of vLLM 0.32, vllm/v1/metrics/buckets.py.
+Source: vLLM 0.32, vllm/v1/metrics/buckets.py.
 """
 
 from __future__ import annotations
@@ -27,13 +27,11 @@ KV_BLOCK_RESIDENCY: Buckets = (
 )  # fmt: skip
 
 
-def tokens_up_to(most: int) -> Buckets:
-    """Return 1, 2, 5, 10, 20, 50 and so on up to `most` tokens: vLLM's bounds for prompts and outputs, from
-    max_model_len.
-    """
+def tokens_up_to(limit: int) -> Buckets:
+    """Return vLLM's bounds for prompts and outputs: 1, 2, 5, 10, 20, 50 and so on up to `limit` tokens."""
     bounds: list[float] = []
     power = 1
-    while power <= most:
-        bounds += [times * power for times in (1, 2, 5) if times * power <= most]
+    while power <= limit:
+        bounds += [times * power for times in (1, 2, 5) if times * power <= limit]
         power *= 10
     return tuple(bounds)

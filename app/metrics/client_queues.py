@@ -1,4 +1,4 @@
-"""Metric of the API requests that wait for their client's turn. No log has them, since they are not submitted yet."""
+"""Metric of the API requests in the clients' queues. Logs do not have them, since they are not submitted yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from app.metrics.names import ENGINE, LABELS
 
 WAITING = "kvtheater:lane_requests_waiting"
-OTHERS = "anonymous"  # clients not named in a file of keys
+OTHERS = "anonymous"  # label of clients that have no key
 
 Waiting = Callable[[], Iterable[tuple[str, dict[str, int]]]]
 
@@ -19,10 +19,9 @@ class ClientQueueRequests(Collector):
     """Collector of waiting requests, read at each scrape."""
 
     def __init__(self, waiting: Waiting, clients: Iterable[str]) -> None:
-        """Set up the collector. `waiting`: waiting requests per client and model, for each engine of the API.
+        """Set up the collector. `waiting` returns the waiting requests by client, for each engine of the API.
 
-        `clients`: those that the server knows by name; the others share one series, so that requests cannot create
-        series.
+        `clients`: clients with a series; all others share one, so that requests cannot create series.
         """
         self._waiting = waiting
         self._clients = sorted({*clients}) or [OTHERS]

@@ -1,4 +1,4 @@
-"""`GET /metrics`: the counts, in Prometheus' text format, or in OpenMetrics if the reader accepts it."""
+"""`GET /metrics`: the counts in Prometheus' text format, or in OpenMetrics if the client accepts that."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def scrape(registry: CollectorRegistry, request: Request) -> Response:
     """Return the current values of all metrics."""
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
     if content_type.startswith(OPEN_METRICS) and content_type.partition("escaping=")[2] in ("", UNDERSCORES):
-        # Our names need no escaping. The client library would turn `vllm:…` into `vllm_…`, and in samples only
-        # (prometheus/client_python#1177); with the other scheme it leaves what is legal alone.
+        # The names need no escaping, but with UNDERSCORES the library changes `vllm:…` to `vllm_…`, in samples only
+        # (prometheus/client_python#1177). ALLOWUTF8 leaves valid names unchanged.
         encode = partial(generate_open_metrics, escaping=ALLOWUTF8)
     return Response(encode(registry), content_type=content_type)
 
 
 def blueprint(metrics: Metrics, *more: Collector) -> Blueprint:
-    """Return the route. `more`: collectors of counts that are in no run."""
+    """Return the blueprint. `more`: collectors of counts that are not from runs."""
     return routing.blueprint("metrics", "", registry_of(metrics, *more), [Route("GET", "/metrics", scrape)])

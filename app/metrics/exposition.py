@@ -13,7 +13,7 @@ from app.metrics.observer import Metrics
 from app.metrics.tally import Tally
 from engine.trace.records import Header, Memory
 
-CONFIG_LABELS = {  # vLLM's label: the setting in a header
+CONFIG_LABELS = {  # vLLM's label -> setting in a header
     "block_size": "block_size",
     "cache_dtype": "kv_cache_dtype",
     "enable_prefix_caching": "enable_prefix_caching",
@@ -25,9 +25,7 @@ CONFIG_LABELS = {  # vLLM's label: the setting in a header
 
 
 def registry_of(metrics: Metrics, *more: Collector) -> CollectorRegistry:
-    """Return a registry with the models' metrics, further collectors, and the resources of the process
-    (`process_…`).
-    """
+    """Return a registry of the models' metrics, further collectors, and the process's resources (`process_…`)."""
     from prometheus_client import ProcessCollector
 
     registry = CollectorRegistry()
@@ -46,15 +44,15 @@ class ModelCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield counters and histograms of the tallies, and gauges of the current runs."""
-        tallies, present = self._metrics.tallies(), self._metrics.present()
+        tallies, current = self._metrics.tallies(), self._metrics.current()
         families = {metric.name: _family(metric) for metric in names.METRICS}
         for model, tally in tallies.items():
-            folds = [fold for header, fold in present if header.model.name == model]
+            folds = [fold for header, fold in current if header.model.name == model]
             with tally.lock:
                 _add_counts(families, model, tally)
                 _add_gauges(families, model, folds)
         yield from families.values()
-        yield _cache_config([header for header, _ in present])
+        yield _cache_config([header for header, _ in current])
 
 
 def _family(metric: names.Metric) -> Metric:
@@ -97,13 +95,13 @@ def _add_gauges(families: dict[str, Metric], model: str, folds: list[Fold]) -> N
 
 
 def _share(memories: list[Memory], blocks: Callable[[Memory], int]) -> float:
-    """Return the share of blocks in all pools; 0 without a pool."""
+    """Return the share of such blocks in all pools; 0 without a pool."""
     num_blocks = sum(memory.num_blocks for memory in memories)
     return sum(map(blocks, memories)) / num_blocks if num_blocks else 0.0
 
 
 def _cache_config(headers: list[Header]) -> GaugeMetricFamily:
-    """Return a gauge of 1 for each cache setting of a current run; vLLM has one such sample, for its one engine."""
+    """Return a gauge that is 1 for each combination of cache settings in current runs. vLLM has one such sample."""
     family = GaugeMetricFamily(
         names.CACHE_CONFIG, names.CACHE_CONFIG_HELP, labels=[*names.LABELS, *CONFIG_LABELS]
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Fold of one run's records, in order, into the counts of its model. The resulting metrics are in `names.py`."""
+"""Fold of a run's records into the counts of its model. `names.py` describes the metrics."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ from engine.trace.request_account import (
     time_to_first_token,
 )
 
-SOURCE_OF: dict[Medium, str] = {"cpu": "host", "disk": "disk"}  # vLLM's words
+SOURCE_OF: dict[Medium, str] = {"cpu": "host", "disk": "disk"}  # medium -> vLLM's label
 
 
 class Fold:
-    """Fold of a run. `take` belongs to the appending thread; the current figures may be read under the tally's lock.
+    """Fold of a run. Only the appending thread calls `read`. Current figures may be read under the tally's lock.
 
-    As in vLLM, metrics named after requests count sequences: each of `n` samples waits, finishes and has its times. The
-    common prompt is computed and counted once in `prompt_tokens`; n is in `request_params_n`.
+    As in vLLM, metrics named after requests count sequences: each of the `n` samples of a request waits, finishes and
+    has latencies. Their common prompt is computed once, and counted once in `prompt_tokens`. `request_params_n` has n.
     """
 
     def __init__(self, header: Header, tally: Tally, was_halted: Callable[[], bool] = lambda: False) -> None:
-        """`was_halted`: whether a person paused the run before the current record; latencies exclude that time."""
+        """`was_halted` returns whether a person paused the run before the current record. Latencies exclude pauses."""
         self.model_name = header.model.name
         self.memory: Memory | None = None  # None: no record so far
         self._tally = tally
         self._block_size = geometry(header).block_size
         self._clock = LiveClock(was_halted)
-        self._account = Account(self._clock, len(header.instances) > 1, model_name=self.model_name, forgets=True)
-        self._missing: dict[int, int] = {}  # by sequence to be admitted: tokens that the pool had not, at its lookup
-        self._outside: dict[int, Counter[Medium]] = {}  # blocks by tier, at its last lookup there
+        self._account = Account(self._clock, len(header.instances) > 1, model_name=self.model_name, drop_rows=True)
+        self._missing: dict[int, int] = {}  # tokens that missed at the last lookup, by sequence to be admitted
+        self._outside: dict[int, Counter[Medium]] = {}  # found blocks by tier at its last external lookup
         self._residencies = Residencies()
-        self._num_generated = 0  # tokens of the record that is read
-        self._take: dict[type, Callable[[Any], object]] = {
+        self._num_generated = 0  # tokens of the current record
+        self._handlers: dict[type, Callable[[Any], object]] = {
             **self._account.handlers,
             Lookup: self._lookup, LookupExternal: self._lookup_external, Admit: self._admit, Sample: self._sample,
             Load: self._load, Store: self._store,
@@ -81,20 +81,20 @@ class Fold:
         """Number of waiting sequences, including those that wait for blocks of another instance."""
         return self._account.num_waiting
 
-    def take(self, record: StepRecord) -> list[RequestRow]:
-        """Read the next record; return the requests whose last sequence ended in it.
+    def read(self, record: StepRecord) -> list[RequestRow]:
+        """Read the next record. Returns the requests whose last sequence ended in it.
 
         Raises:
-            KeyError: it is about a sequence or block that no record before it has.
+            KeyError: the record refers to a sequence or block that is in no earlier record.
         """
         account, tally, memory = self._account, self._tally, record.memory
         with tally.lock:
             account.begin(record)
             self._num_generated = 0
             for op in record.ops:
-                take = self._take.get(type(op))
-                if take is not None:
-                    take(op)
+                handle = self._handlers.get(type(op))
+                if handle is not None:
+                    handle(op)
             for row in account.ended:
                 self._end(row)
             tally.add(names.GENERATION_TOKENS, self._num_generated)
@@ -104,12 +104,12 @@ class Fold:
                 tally.add(names.FLOPS, work.flops)
                 tally.add(names.READ_BYTES, work.weight_bytes + work.kv_read_bytes)
                 tally.add(names.WRITE_BYTES, work.kv_write_bytes)
-            for request in account.over:
+            for request in account.completed:
                 if request.longest_output:
                     tally.observe(names.MAX_GENERATION, request.longest_output)
                     tally.observe(names.REQUEST_N, request.n)
             self.memory = memory
-        return account.over
+        return account.completed
 
     def _lookup(self, op: Lookup) -> None:
         self._missing[op.seq_id] = op.num_tokens - op.num_hit_tokens
@@ -123,7 +123,7 @@ class Fold:
             self._tally.add(names.MISSES, 1, op.reason)
 
     def _lookup_external(self, op: LookupExternal) -> None:
-        """Count as queries the tokens missing from the pool, as vLLM does, even if no store could have them."""
+        """Count the tokens that missed the pool as external queries, as vLLM does, even if no store could have them."""
         self._outside[op.seq_id] = Counter(op.media)
         if self._account.rows[op.seq_id].request.scheduled is None:
             self._tally.add(names.EXTERNAL_QUERIES, self._missing.get(op.seq_id, 0))
@@ -137,10 +137,10 @@ class Fold:
         self._missing.pop(op.seq_id, None)
         outside = self._outside.pop(op.seq_id, Counter())
         if is_first and op.num_external_tokens:
-            self._hits_outside(outside, op.num_external_tokens)
+            self._count_external_hits(outside, op.num_external_tokens)
 
-    def _hits_outside(self, outside: Counter[Medium], num_tokens: int) -> None:
-        """Count tokens loaded at a first admission. Tokens whose block no later query sees are not loaded."""
+    def _count_external_hits(self, outside: Counter[Medium], num_tokens: int) -> None:
+        """Count tokens loaded at a first admission. Blocks that no later query attends to are not loaded."""
         tally, rest = self._tally, num_tokens
         tally.add(names.EXTERNAL_HITS, num_tokens)
         for medium, num_blocks in outside.items():
@@ -158,9 +158,9 @@ class Fold:
         elif row.num_output_tokens == 1 and row.first_token is not None:
             self._tally.observe(names.TTFT, time_to_first_token(row.request.arrival, row.first_token))
             if row.request.num_output_tokens == 1:
-                self._prefilled(row.request)
+                self._count_prompt(row.request)
 
-    def _prefilled(self, request: RequestRow) -> None:
+    def _count_prompt(self, request: RequestRow) -> None:
         """Count a request's prompt when its first token is sampled, as vLLM does."""
         tally, cached = self._tally, request.num_cached_tokens
         tally.add(names.PROMPT_TOKENS, request.num_prompt_tokens)
@@ -171,13 +171,13 @@ class Fold:
         tally.add(names.RECOMPUTED, int(cached + 1 == request.num_prompt_tokens))
 
     def _allocate(self, op: Allocate) -> None:
-        self._residencies.allocated(op.block_id, self._clock.last)
+        self._residencies.allocate(op.block_id, self._clock.last)
 
     def _share(self, op: Share) -> None:
         self._residencies.hit(op.block_id, self._clock.last)
 
     def _evict(self, op: Evict) -> None:
-        tally, residence = self._tally, self._residencies.evicted(op.block_id, self._clock.last)
+        tally, residence = self._tally, self._residencies.evict(op.block_id, self._clock.last)
         tally.add(names.EVICTIONS)
         tally.observe(names.LIFETIME, residence.lifetime)
         tally.observe(names.IDLE, residence.idle)
@@ -223,12 +223,12 @@ class Fold:
         """Count a sequence that has stopped, was aborted, or was lost with its instance."""
         self._missing.pop(row.seq_id, None)
         self._outside.pop(row.seq_id, None)
-        if row.finish_reason != "dropped":  # a beam that others beat is no output
+        if row.finish_reason != "dropped":  # a beam that is not returned
             self._tally.add(names.SUCCESS, 1, row.outcome)
         if row.finish_reason in ("stop", "length"):
-            self._completed(row)
+            self._observe_latencies(row)
 
-    def _completed(self, row: SequenceRow) -> None:
+    def _observe_latencies(self, row: SequenceRow) -> None:
         """Observe the latencies of a request that was not aborted, as vLLM does."""
         tally, request, tokens = self._tally, row.request, row.num_output_tokens
         scheduled, first, last = request.scheduled, row.first_token, row.last_token

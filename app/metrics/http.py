@@ -1,7 +1,7 @@
-"""HTTP requests by path and status: the source of the 5xx ratio in vLLM's overview board.
+"""HTTP requests by path and status, from which vLLM's overview dashboard computes the 5xx ratio.
 
-Names, labels and buckets are those of prometheus-fastapi-instrumentator as vLLM sets it up (0.32). It is the only count
-here that comes from no log: a refused request leaves no record.
+Names, labels and buckets are those of prometheus-fastapi-instrumentator as configured by vLLM 0.32. These counts are
+not from logs, since a refused request has no record.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from prometheus_client.registry import Collector
 
 from app.metrics.tally import Histogram
 
-# A path is counted as itself, or as its folder, or as "none", so that requests cannot create series.
+# The label of a path is the path itself, its folder, or "none", so that requests cannot create series.
 API = ("/v1/models", "/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/tokenize", "/detokenize")
 PATHS = frozenset({*API, "/", "/bench", "/scale"})
 FOLDERS = ("/v1/", "/api/", "/static/", "/vendor/", "/words/", "/socket.io/", "/j/")
 REFUSED = "kvtheater:http_refused"
-UNCOUNTED = frozenset({"/metrics", "/health", "/ping", "/version"})  # what watches a server, as in vLLM
+UNCOUNTED = frozenset({"/metrics", "/health", "/ping", "/version"})  # requests of monitoring, as in vLLM
 METHODS = frozenset({"GET", "HEAD", "POST", "PATCH", "DELETE", "OPTIONS"})
 DURATIONS = (0.1, 0.5, 1.0)  # seconds
 
 
 class HttpRequests(Collector):
-    """Collector of a server's requests, read at each scrape. From any thread."""
+    """Collector of a server's requests, read at each scrape. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -34,8 +34,8 @@ class HttpRequests(Collector):
         self._refused: dict[tuple[str, str], int] = {}  # by handler, status
         self._durations: dict[tuple[str, str], Histogram] = {}  # by handler, method
 
-    def note(self, environ: Mapping[str, Any] | None, *, seconds: float, status: int | None, **_: Any) -> None:
-        """Count a request. One that could not be read, or whose client left before an answer began, is not counted."""
+    def record(self, environ: Mapping[str, Any] | None, *, seconds: float, status: int | None, **_: Any) -> None:
+        """Count a request, unless it could not be read, or its client disconnected before the response began."""
         if environ is None or status is None:
             return
         path, method = str(environ.get("PATH_INFO", "")), str(environ["REQUEST_METHOD"])
@@ -58,12 +58,12 @@ class HttpRequests(Collector):
         )
         durations = HistogramMetricFamily(
             "http_request_duration_seconds",
-            "From a request's head to the end of its answer; of a stream, to its last token.",
+            "Time from a request's head to the end of its response; for a stream, to its last token.",
             labels=["handler", "method"],
         )
         refused = CounterMetricFamily(
             REFUSED,
-            "Of these, those refused, by status: 429 = too many requests of one client wait, or none would be in time.",
+            "Refused requests by status: 429 = too many requests of a client wait, or a deadline would be missed.",
             labels=["handler", "status"],
         )
         with self._lock:

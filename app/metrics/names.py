@@ -1,8 +1,8 @@
-"""Names, help, labels and buckets of the metrics. `vllm:` are those of vLLM 0.32 with its meaning; ours are
-`kvtheater:`.
+"""Names, help, labels and buckets of the metrics. Those of vLLM 0.32 begin with `vllm:` and have the same meaning;
+additional ones begin with `kvtheater:`.
 
-Every series has the labels `model_name` and `engine`. vLLM counts engines from 0; here all sessions of a model are one,
-so that the number of series does not grow with them, and `engine` is "0".
+Every series has the labels `model_name` and `engine`. vLLM numbers engines from 0. Here all sessions of a model are one
+engine, "0", so that the number of series does not grow with the sessions.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from engine.trace.operations import ExternalVerdict, LookupReason, Medium, Preem
 
 LABELS = ("model_name", "engine")
 ENGINE = "0"
-FINISHED = ("stop", "length", "abort", "error")  # error: a failed step, which the log has as an abort with its cause
-SOURCES = ("device", "host", "p2p", "disk", "external_unspecified")  # vLLM's names of the places of cached content
+FINISHED = ("stop", "length", "abort", "error")  # error: a failed step, recorded as an abort with its cause
+SOURCES = ("device", "host", "p2p", "disk", "external_unspecified")  # vLLM's names of locations of cached content
 AWAKE = ("awake", "weights_offloaded", "discard_all")
 TOKENS: Literal["tokens"] = "tokens"  # buckets that depend on the model's longest sequence
 
 
 class Metric(Struct, frozen=True):
-    """Metric. A counter's name on the wire ends in `_total`."""
+    """Metric. A counter's exposed name has the suffix `_total`."""
 
     name: str
     kind: Literal["gauge", "counter", "histogram"]
     help: str
     labels: tuple[str, ...] = ()  # in addition to LABELS
-    values: tuple[tuple[str, ...], ...] = ((),)  # of these labels; their series begin at 0
+    values: tuple[tuple[str, ...], ...] = ((),)  # values of these labels, whose series begin at 0
     buckets: Buckets | Literal["tokens"] = ()
 
 
@@ -86,14 +86,14 @@ BY_SOURCE = _counter(
 CACHED_TOKENS = _counter("vllm:prompt_tokens_cached", "Of these, tokens that were cached: in the pool or outside it.")
 CACHED_BY_SOURCE = _counter(
     "vllm:prompt_tokens_cached_by_source",
-    "Tokens of vllm:prefix_cache_hits and vllm:external_prefix_cache_hits by where they were: device = the pool, "
-    "host = CPU memory, disk.",
+    "Tokens of vllm:prefix_cache_hits and vllm:external_prefix_cache_hits by location: device = the pool, host = CPU "
+    "memory, disk.",
     ("source",),
     _each(*SOURCES),
 )
 RECOMPUTED = _counter(
     "vllm:prompt_tokens_recomputed",
-    "As vLLM counted it before 0.32: 1 for a prompt of which all but the last token were cached.",
+    "Prompts of which all tokens but the last were cached, as vLLM counted them before 0.32.",
 )
 GENERATION_TOKENS = _counter("vllm:generation_tokens", "Sampled tokens.")
 SUCCESS = _counter("vllm:request_success", "Finished sequences.", ("finished_reason",), _each(*FINISHED))
@@ -180,7 +180,7 @@ REQUEST_PROMPT = _histogram("vllm:request_prompt_tokens", "Prompt tokens of a fi
 REQUEST_GENERATION = _histogram("vllm:request_generation_tokens", "Sampled tokens of a finished sequence.", TOKENS)
 REQUEST_COMPUTED = _histogram(
     "vllm:request_prefill_kv_computed_tokens",
-    "Computed prompt tokens of a finished sequence, cached ones left out.",
+    "Computed prompt tokens of a finished sequence, without cached ones.",
     TOKENS,
 )
 REQUEST_PREEMPTIONS = _histogram(
@@ -207,12 +207,12 @@ REUSE_GAP = _histogram(
 )
 TRANSFER_TIME = _histogram(
     "kvtheater:transfer_time_seconds",
-    "Duration of the transfer, for requests whose keys and values came from another instance.",
+    "Duration of a transfer of keys and values from another instance.",
     b.REQUEST_LATENCY,
 )
 WAITED = _histogram(
     "kvtheater:request_lane_time_seconds",
-    "Time from arrival to the engine's queue, in the queue of its client.",
+    "Time in the queue of the client, from arrival to the engine's queue.",
     b.REQUEST_LATENCY,
 )
 

@@ -1,7 +1,7 @@
-"""Lifetimes of blocks in seconds.
+"""Lifetimes of blocks in seconds; the operation `evict` has them in steps only.
 
-An `evict` has them in steps. The seconds are those of the log: allocation, hit and eviction happen at the end of their
-record (`timing.at`), so blocks age while a run is paused, as on an idle server.
+The time of an allocation, hit or eviction is the end of its record (`timing.at`), so blocks age while a run is paused,
+as on an idle server.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-MAX_HITS = 4  # as many as vLLM keeps, and the engine (engine/cache/block_pool.py)
+MAX_HITS = 4  # hits per block, as in vLLM and the engine (engine/cache/block_pool.py)
 
 
 class Residence(NamedTuple):
-    """Seconds of an evicted block, as vLLM has them: an access is the allocation or a hit."""
+    """Times of an evicted block in seconds, as in vLLM."""
 
-    lifetime: float
-    idle: float
-    reuse_gaps: list[float]
+    lifetime: float  # since the allocation
+    idle: float  # since the last hit, or since the allocation without hits
+    reuse_gaps: list[float]  # between successive hits
 
 
 class Residencies:
     """Times of allocation and last hits of each block of a run. Bounded by the pool."""
 
     def __init__(self) -> None:
-        self._born: dict[int, float] = {}
+        self._allocated: dict[int, float] = {}
         self._hits: dict[int, list[float]] = {}
 
-    def allocated(self, block_id: int, at: float) -> None:
-        """Record an allocation; earlier hits belong to other content."""
-        self._born[block_id] = at
+    def allocate(self, block_id: int, at: float) -> None:
+        """Record an allocation. Forgets earlier hits, which were of other content."""
+        self._allocated[block_id] = at
         self._hits.pop(block_id, None)
 
     def hit(self, block_id: int, at: float) -> None:
@@ -39,10 +39,10 @@ class Residencies:
         hits.append(at)
         del hits[:-MAX_HITS]
 
-    def evicted(self, block_id: int, at: float) -> Residence:
-        """Return how long it lived. Raises KeyError for a block that was never allocated."""
-        born, hits = self._born[block_id], self._hits.get(block_id, [])
-        return Residence(at - born, at - (hits[-1] if hits else born), list(_gaps(hits)))
+    def evict(self, block_id: int, at: float) -> Residence:
+        """Return the times of an evicted block. Raises KeyError for a block that was never allocated."""
+        allocated, hits = self._allocated[block_id], self._hits.get(block_id, [])
+        return Residence(at - allocated, at - (hits[-1] if hits else allocated), list(_gaps(hits)))
 
 
 def _gaps(hits: list[float]) -> Iterator[float]:

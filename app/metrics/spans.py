@@ -1,14 +1,14 @@
-"""Spans for OpenTelemetry: one for each finished request, with the fold's times.
+"""OpenTelemetry spans of finished requests, with the fold's times.
 
-    llm_request        kind SERVER, from the arrival to the end; attributes as vLLM has them (0.32, tracing/utils.py)
-    │                  and two of the semantic conventions; an event `preempted` each time
-    ├─ kvtheater_lane  the wait among its client's other requests
-    ├─ vllm_queue      in the engine's queue     the names of vllm-project/vllm#44402
-    ├─ vllm_prefill    to the first token; with a separate decode instance: until its prompt is computed
-    ├─ kvtheater_move  from there to its first token on the decode instance
-    └─ vllm_decode     to the last token of the last sequence
+    llm_request        kind SERVER, from arrival to end; vLLM's attributes (0.32, tracing/utils.py) and two of the
+    │                  semantic conventions; an event `preempted` for each preemption
+    ├─ kvtheater_lane  wait in the queue of the client
+    ├─ vllm_queue      wait in the engine's queue (`vllm_` names: vllm-project/vllm#44402)
+    ├─ vllm_prefill    until the first token; with a separate decode instance: until the prompt is computed
+    ├─ kvtheater_move  until the first token on the decode instance
+    └─ vllm_decode     until the last token of the last sequence
 
-They contain nothing of a prompt or an output. Only spans need the package `opentelemetry-sdk`.
+Spans contain no text of prompts or outputs. Only spans need the package `opentelemetry-sdk`.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from engine.trace.request_account import RequestRow, time_in_queue, time_to_firs
 
 NANO = 10**9
 CLOSE_SECONDS = 3.0
-MAX_EXPECTED = 4096  # unfinished requests with a caller's trace that are remembered
+MAX_EXPECTED = 4096  # unfinished requests with a caller's trace
 
 
 def provider() -> TracerProvider:
-    """Return a tracer provider of our own. The service is named kvtheater unless OTEL_SERVICE_NAME is set."""
-    named = {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: "kvtheater"}
-    return TracerProvider(resource=Resource.create({**named, SERVICE_VERSION: __version__}), shutdown_on_exit=False)
+    """Return a new tracer provider. The service is named kvtheater unless OTEL_SERVICE_NAME is set."""
+    name = {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: "kvtheater"}
+    return TracerProvider(resource=Resource.create({**name, SERVICE_VERSION: __version__}), shutdown_on_exit=False)
 
 
 class RequestSpans:
-    """Spans of ended requests."""
+    """Spans of finished requests."""
 
-    def __init__(self, made_by: TracerProvider) -> None:
-        self._provider = made_by
-        self._tracer = made_by.get_tracer("kvtheater", __version__)
+    def __init__(self, provider: TracerProvider) -> None:
+        self._provider = provider
+        self._tracer = provider.get_tracer("kvtheater", __version__)
         self._expected: OrderedDict[str, Context] = OrderedDict()
 
     def expect(self, request_id: str, headers: Mapping[str, str]) -> None:
-        """Make a request's spans part of the trace in its `traceparent` header, if it has one. For any thread."""
+        """Add a request's spans to the trace in its `traceparent` header, if it has one. Any thread may call it."""
         if "traceparent" not in headers:
             return
         carrier = {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
@@ -58,32 +58,32 @@ class RequestSpans:
         while len(self._expected) > MAX_EXPECTED:
             self._expected.popitem(last=False)
 
-    def take(self, request: RequestRow, record: StepRecord) -> None:
+    def export(self, request: RequestRow, record: StepRecord) -> None:
         """Export the spans of a request that ended in this record, which was just appended."""
         ended = record.timing.at if request.ended is None else request.ended
-        began = time.time_ns() - _nano(ended)  # of the trace, since 1970
+        origin = time.time_ns() - _nano(ended)  # start of the log, in nanoseconds since 1970
         span = self._tracer.start_span(
             "llm_request",
             context=self._expected.pop(request.request_id, None),
             kind=SpanKind.SERVER,
-            start_time=began + _nano(request.arrival),
+            start_time=origin + _nano(request.arrival),
             attributes=dict(_attributes(request, ended)),
         )
         for one in request.preemptions:
-            span.add_event("preempted", {"reason": one.reason, "mode": one.mode}, timestamp=began + _nano(one.at))
-        inside = set_span_in_context(span)
+            span.add_event("preempted", {"reason": one.reason, "mode": one.mode}, timestamp=origin + _nano(one.at))
+        context = set_span_in_context(span)
         for name, start, end in _phases(request, ended):
-            child = self._tracer.start_span(name, context=inside, start_time=began + _nano(start))
-            child.end(began + _nano(end))
+            child = self._tracer.start_span(name, context=context, start_time=origin + _nano(start))
+            child.end(origin + _nano(end))
         if "error" in request.reasons:
             span.set_status(StatusCode.ERROR)
-        span.end(began + _nano(ended))
+        span.end(origin + _nano(ended))
 
     def close(self) -> None:
-        """Export pending spans within a short time limit: a missing receiver does not delay the exit."""
-        ending = threading.Thread(target=self._provider.shutdown, name="last-spans", daemon=True)
-        ending.start()
-        ending.join(CLOSE_SECONDS)
+        """Export pending spans within CLOSE_SECONDS, so that a missing receiver does not delay the exit."""
+        thread = threading.Thread(target=self._provider.shutdown, name="last-spans", daemon=True)
+        thread.start()
+        thread.join(CLOSE_SECONDS)
 
 
 def _nano(seconds: float) -> int:
@@ -91,7 +91,9 @@ def _nano(seconds: float) -> int:
 
 
 def _phases(request: RequestRow, ended: float) -> Iterator[tuple[str, float, float]]:
-    """Yield (name, start, end) of the phases that the request reached; an aborted request's last phase ends with it."""
+    """Yield name, start and end of each phase that the request reached. The last phase of an aborted request ends with
+    the request.
+    """
     if request.queued > request.arrival:
         yield "kvtheater_lane", request.arrival, request.queued
     if request.scheduled is None:

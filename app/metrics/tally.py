@@ -1,4 +1,4 @@
-"""Counts of one model: the sums over all its runs since the server started. They only rise."""
+"""Counts of a model over all its runs since the server started. They never decrease."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.metrics.names import METRICS, TOKENS, Metric
 
 
 class Histogram:
-    """Number of observations by bucket (the last has no bound), and their sum."""
+    """Number of observations by bucket, of which the last has no bound, and their sum."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -21,7 +21,7 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
-        """Count a value; a value equal to a bound belongs to the bucket below it (`le`)."""
+        """Count a value. A value equal to an upper bound belongs to its bucket (`le`)."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
@@ -30,23 +30,23 @@ class Histogram:
         return sum(self.counts)
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """Return (upper bound, observations up to it) as in Prometheus; the last bound is +Inf."""
+        """Return pairs of an upper bound and the number of observations up to it; the last bound is +Inf."""
         bounds = [*(str(float(bound)) for bound in self.bounds), "+Inf"]
         return [(bound, float(upto)) for bound, upto in zip(bounds, accumulate(self.counts), strict=True)]
 
 
 class Tally:
-    """Counters and histograms by name. Access to several of them needs `lock`."""
+    """Counters and histograms by name. Consistent access to several of them needs `lock`."""
 
-    def __init__(self, most_tokens: int) -> None:
-        """`most_tokens`: positions of the model; a run's max_model_len is at most that."""
+    def __init__(self, max_tokens: int) -> None:
+        """`max_tokens`: number of positions of the model, which no run's max_model_len exceeds."""
         self.lock = threading.Lock()
         self.counters: dict[str, dict[tuple[str, ...], float]] = {
             metric.name: dict.fromkeys(metric.values, 0.0) for metric in METRICS if metric.kind == "counter"
         }
-        of_tokens = tokens_up_to(most_tokens)
+        token_bounds = tokens_up_to(max_tokens)
         self.histograms: dict[str, Histogram] = {
-            metric.name: Histogram(of_tokens if metric.buckets == TOKENS else tuple(map(float, metric.buckets)))
+            metric.name: Histogram(token_bounds if metric.buckets == TOKENS else tuple(map(float, metric.buckets)))
             for metric in METRICS
             if metric.kind == "histogram"
         }

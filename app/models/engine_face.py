@@ -1,4 +1,4 @@
-"""Types of the engine's interface for the server: a session is built on these."""
+"""Interfaces of engines and models on which the server's sessions are built."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def specs_of(prompts: Sequence[Prompt], sampling: SamplingParams) -> list[Reques
 
 
 class RecomputedLike(Protocol):
-    """Layers of a sequence, recomputed without the cache: input tokens and output arrays."""
+    """Layers of a sequence that were recomputed without the cache: input tokens and output arrays."""
 
     @property
     def token_ids(self) -> list[int]: ...
@@ -70,7 +70,7 @@ class RecomputedLike(Protocol):
 
 
 class RerunLike(Protocol):
-    """Replay of a log on an engine, record by record: `engine.lab.rerun.Rerun`."""
+    """Replay of a log on an engine, record by record. Implemented by `engine.lab.rerun.Rerun`."""
 
     @property
     def is_forked(self) -> bool: ...
@@ -84,11 +84,12 @@ class RerunLike(Protocol):
 class EngineLike(Protocol):
     """Interface of an engine for a session. Every method but `wake` is called on one thread only.
 
-    `submit` accepts all prompts or none; `check` raises the errors of `submit` and does nothing else. `focus` sets the
-    first priority of captures (no layer: no captures). `stop_captures` ends captures for the rest of the log, `observe`
-    only while there is no viewer. `recompute_attention` recomputes a layer of a sequence, or all (None), and changes
-    nothing. With `residual` > 0 it includes the residual stream of the last token, and the logit lens at so many
-    positions. `rerun` replays a log on an engine without records up to record `at`, then applies the change.
+    `submit` accepts all prompts or none; `check` only raises the errors of `submit`. `focus` sets the layers and heads
+    that are captured first (no layer: nothing is captured). `stop_captures` disables captures for the rest of the log,
+    and `observe(False)` while there is no viewer. `recompute_attention` recomputes one layer of a sequence, or all
+    (None), without changing any state. With `residual` > 0, it includes the residual stream of the last token, and the
+    logit lens at that number of positions. `rerun` replays a log up to record `at` on an engine without records, then
+    applies the change.
     """
 
     @property
@@ -101,20 +102,22 @@ class EngineLike(Protocol):
 
     def check(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None: ...
     def step(self, goes_on: bool = False, waits: bool = True) -> StepRecord | None:
-        """Run a step; return the last new record. None: there is none yet, because several instances are computing or
-        blocks are in transfer. `goes_on`: further steps follow until `rest`, and instances in separate processes start
-        them without waiting for a call. `waits`: False if the caller has work while instances compute.
+        """Run a step. Returns the last new record, or None while instances compute or blocks are in transfer.
+
+        Args:
+            goes_on: further steps follow until `rest`, so instances in other processes may begin them ahead.
+            waits: wait for a record. False if the caller has other work.
         """
 
     def rest(self) -> None:
-        """Finish steps that have begun."""
+        """Finish steps that were begun ahead."""
 
     def wake(self) -> None:
         """Interrupt a waiting step. May be called on any thread."""
 
     def abort(self, request_id: str) -> bool: ...
     def lose_instance(self, index: int) -> None:
-        """Kill one of several instances and restart it. ValueError: there is none."""
+        """Kill one of several instances and restart it. Raises ValueError if it does not exist."""
 
     def num_unfinished(self) -> int: ...
     def queue_lengths(self) -> tuple[int, int]:
@@ -129,22 +132,22 @@ class EngineLike(Protocol):
     ) -> RecomputedLike: ...
     def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike: ...
     def release(self) -> None:
-        """Release resources outside the engine at the end of the run. Its log stays open."""
+        """Release shared resources at the end of the run. The log remains open."""
 
     def close(self) -> None: ...
 
 
 class OwnTiers(NamedTuple):
-    """Tiers of a run, instead of the server's; None: no tiers."""
+    """Tiers that a run uses instead of the server's. None: no tiers."""
 
     tiers: Tiers | None
 
 
 class BuildEngine(Protocol):
-    """Builds an engine that logs to the path (None: a file without a name). `own`: its tiers instead of the server's.
+    """Builds an engine that logs to the path (None: an unnamed file). `own`: tiers to use instead of the server's.
 
     Raises:
-        ValueError: an invalid configuration; one sentence.
+        ValueError: the configuration is invalid; one sentence.
     """
 
     def __call__(self, config: EngineConfig, path: Path | None, own: OwnTiers | None = None) -> EngineLike: ...
@@ -162,11 +165,11 @@ class ServedModel(Protocol):
     def machine(self) -> Machine: ...
     @property
     def free_bytes(self) -> int:
-        """Free bytes of the memory from which pools on its device are allocated."""
+        """Free bytes of the memory in which pools on the model's device are allocated."""
 
     @property
     def device(self) -> DeviceFacts:
-        """Current facts of the device: its memory, and its driver's report."""
+        """Current facts of the device: its memory, and the figures that its driver reports."""
 
     def with_pool(self, config: EngineConfig) -> EngineConfig:
         """Return the settings with a pool size that fits the device, if they have none."""
@@ -175,18 +178,20 @@ class ServedModel(Protocol):
     def build(self) -> BuildEngine: ...
     @property
     def build_small(self) -> BuildEngine:
-        """Build an engine whose logs will be downloaded: with fewer arrays of a prefill, and all in float16."""
+        """Builds an engine whose logs will be downloaded. They have fewer arrays of a prefill, all in float16."""
 
     def measured_machine(self) -> Machine:
-        """Return the machine with its roofs, measured at the first call (a few tenths of a second)."""
+        """Return the machine with its peak rates, measured at the first call (a few tenths of a second)."""
 
     def projection(self, layer: int, part: ProjectionPart, head: int) -> Projection:
-        """Return the weights of one head's query, key or value projection. ValueError: the model has none, one
-        sentence.
+        """Return the weights of one head's query, key or value projection.
+
+        Raises:
+            ValueError: the model has none; one sentence.
         """
 
     def normalize(self, text: str) -> str:
-        """Return the text as the model will see it."""
+        """Return the text as it is encoded for the model."""
 
     def encode(self, text: str) -> list[int]: ...
     @property
@@ -195,11 +200,11 @@ class ServedModel(Protocol):
 
     @property
     def chat_template(self) -> str:
-        """Return the text of the chat template (the one for tools if there are several); "": there is none."""
+        """Text of the chat template (the one for tools if there are several), or "" if there is none."""
 
     @property
     def special_tokens(self) -> dict[str, int]:
-        """Ids of special tokens, which occur in no text, by name."""
+        """Ids of special tokens by name. No text is encoded to them."""
 
     @property
     def has_chat_template(self) -> bool: ...
@@ -209,12 +214,12 @@ class ServedModel(Protocol):
         template_settings: Mapping[str, Any],
         tools: Sequence[dict[str, Any]] = (),
     ) -> list[int]:
-        """Return the token ids of a conversation, ready for the next message, by the model's template or the plain one.
+        """Return the token ids of a conversation up to the next message, by the model's template or a plain one.
 
-        `template_settings`: variables of the template such as enable_thinking; `tools`: in OpenAI's format.
+        `template_settings`: variables of the template such as enable_thinking. `tools`: tools in OpenAI's format.
 
         Raises:
-            TemplateSettingError: a setting that no template has; one sentence.
+            TemplateSettingError: the template does not have a setting; one sentence.
             ValueError: the template rejects the conversation; one sentence.
         """
 

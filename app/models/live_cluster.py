@@ -1,11 +1,11 @@
-"""Several engines behind `EngineLike`, as one. Imports torch, so import it only when a model is needed."""
+"""Implementation of `EngineLike` with several engine instances. Import it lazily, because it imports torch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from app.models.engine_face import Prompt, RecomputedLike, RequestLike, RerunLike, specs_of
-from app.models.observed_layers import Observed, Observing
+from app.models.observed_layers import CaptureControl, CaptureMixin
 from engine.cluster.cluster import LONGEST_WAIT, Cluster
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.lab.change import Change
@@ -14,13 +14,13 @@ from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import StepRecord
 
 
-class LiveCluster(Observed):
-    """A `Cluster` with captures on."""
+class LiveCluster(CaptureMixin):
+    """A `Cluster` with captures enabled."""
 
     def __init__(self, cluster: Cluster, is_small: bool = False) -> None:
         self.cluster = cluster
         self.log: TraceWriter = cluster.log
-        self._observing = Observing(cluster.model.facts, is_small, cluster.observe)
+        self._captures = CaptureControl(cluster.model.facts, is_small, cluster.observe)
 
     @property
     def config(self) -> EngineConfig:

@@ -1,4 +1,4 @@
-"""The real engine behind `EngineLike`, within the server's limits. Imports torch, so import it only when needed."""
+"""Implementation of `EngineLike` with one engine, and the server's limits. Import it lazily: it imports torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.models.engine_face import (
     specs_of,
 )
 from app.models.live_cluster import LiveCluster
-from app.models.observed_layers import Observed, Observing
+from app.models.observed_layers import CaptureControl, CaptureMixin
 from app.models.pool_bytes import pool_parts
 from engine.cluster.process_cluster import process_cluster
 from engine.cluster.worker_process import AllInUseError, Workers
@@ -42,8 +42,8 @@ from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import ModelFacts, StepRecord
 
 
-class LiveEngine(Observed):
-    """An `Engine` with captures on."""
+class LiveEngine(CaptureMixin):
+    """An `Engine` with captures enabled."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class LiveEngine(Observed):
         connector: KVConnector | None = None,
     ) -> None:
         self._engine = make_engine(model, config, log_path=path, connector=connector)
-        self._observing = Observing(model.facts, is_small, self._capture)
+        self._captures = CaptureControl(model.facts, is_small, self._capture)
         assert self._engine.log is not None  # keep_log
         self.log: TraceWriter = self._engine.log
 
@@ -107,7 +107,7 @@ class LiveEngine(Observed):
         return Rerun(self._engine, source, at, change, follow)
 
     def release(self) -> None:
-        """Free the memory of a GPU now, instead of after the last reader of the log."""
+        """Free memory of a GPU immediately. Other memory is freed after the last reader of the log."""
         if devices.ALLOCATOR.has_own_memory(self._engine.model.device):
             self._engine.release()
 
@@ -121,11 +121,13 @@ class LiveEngine(Observed):
 def check_limits(
     facts: ModelFacts, config: EngineConfig, max_pool_bytes: int, draft_models: Collection[str] = ()
 ) -> None:
-    """Check that an engine with these settings may be built for a session or a command. `draft_models`: may be opened
-    in addition to the shipped ones. Settings of a visitor or of a log must not open any other folder.
+    """Check that an engine with these settings may be built for a session or a command.
+
+    `draft_models`: draft models that are allowed in addition to the shipped ones. Settings from a visitor or a log must
+    not open any other folder.
 
     Raises:
-        ConfigError: they do not work with the model, or exceed the server's limits.
+        ConfigError: the settings do not work with the model, or exceed the server's limits.
     """
     resolved = resolve_for(config, facts).config
     draft = speculative_of(resolved)
@@ -147,24 +149,27 @@ def engine_builder(
     workers: Workers | None = None,
     draft_models: Collection[str] = (),
 ) -> BuildEngine:
-    """Return a function that builds engines on `model`, within the limits. `is_small`: their logs are downloaded, as in
-    recorded lessons. `tiers`: store full blocks outside the pools, except for engines with their own tiers. `workers`:
-    processes for the instances of a run; None: no processes. `draft_models`: see `check_limits`.
+    """Return a function that builds engines on `model` within the limits.
+
+    Args:
+        is_small: the logs will be downloaded, as those of recorded lessons.
+        tiers: stores full blocks outside the pools, for engines without their own tiers.
+        workers: processes for the instances of a run; None: processes are not allowed.
+        draft_models: see `check_limits`.
     """
 
     def build(config: EngineConfig, path: Path | None, own: OwnTiers | None = None) -> EngineLike:
-        most = max_pool_bytes if isinstance(max_pool_bytes, int) else max_pool_bytes()
-        check_limits(model.facts, config, most, draft_models)
-        if devices.ALLOCATOR.has_own_memory(
-            model.device
-        ):  # several runs share a GPU, so a default pool must not take all of its memory
+        limit = max_pool_bytes if isinstance(max_pool_bytes, int) else max_pool_bytes()
+        check_limits(model.facts, config, limit, draft_models)
+        # several runs share a GPU, so a default pool must not take all of its memory
+        if devices.ALLOCATOR.has_own_memory(model.device):
             config = resolve_for(config, model.facts).config
         if config.num_instances and config.instances != "thread":
             if workers is None:
                 raise ConfigError(sentence("instances.processes"))
             try:
                 return LiveCluster(process_cluster(model, config, workers, log_path=path), is_small)
-            except AllInUseError:  # the instances share one thread, as the log's header states
+            except AllInUseError:  # run the instances on one thread; the log's header says so
                 config = replace(config, instances="thread")
         if config.num_instances:
             return LiveCluster(make_cluster(model, config, log_path=path), is_small)

@@ -1,4 +1,4 @@
-"""A loaded model as the server uses it. Imports torch, so import it only when a model is needed."""
+"""Loaded model of a server. Import it lazily, because it imports torch."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LiveModel:
         tiers: Tiers | None = None,
         workers: Workers | None = None,
     ) -> None:
-        """`tiers`: store full blocks of its runs outside their pools; `workers`: processes for their instances."""
+        """`tiers` stores full blocks outside the pools of runs. `workers`: processes for the instances of runs."""
         self._model = model
         self._is_shipped = is_shipped
         self.facts: ModelFacts = model.facts
@@ -55,8 +55,8 @@ class LiveModel:
         self.only_eager: str = model.only_eager
         self.num_bytes: int = weight_bytes(model.module)
         self._max_pool_bytes = settings.max_pool_bytes
-        own = map(speculative_of, (settings.config, *settings.configs.values()))
-        drafts = self._draft_models = {draft.model for draft in own if draft is not None and draft.model is not None}
+        found = map(speculative_of, (settings.config, *settings.configs.values()))
+        drafts = self._draft_models = {draft.model for draft in found if draft is not None and draft.model is not None}
         self.build: BuildEngine = engine_builder(
             model, lambda: self._max_pool_bytes, tiers=tiers, workers=workers, draft_models=drafts
         )
@@ -65,35 +65,35 @@ class LiveModel:
         )
         self._compilation: Compilation | None = None
 
-    def compared(self) -> str:
-        """Return the result of the comparison at loading, as part of a line for the terminal."""
+    def comparison(self) -> str:
+        """Return the result of the comparison with the model's own forward pass, for a line in the terminal."""
         found, seconds = self._model.differences["auto"], self._model.check_seconds
         return f"equal to its own forward pass within {found.share:.0e} of its logits' spread (seen in {seconds:.2f} s)"
 
     def check(self, config: EngineConfig) -> None:
-        """Raise ConfigError (one sentence) if `build` would refuse these settings."""
+        """Raise ConfigError (one sentence) if `build` would reject these settings."""
         check_limits(self.facts, config, self._max_pool_bytes, self._draft_models)
 
     def compile_in_background(self, ended: Callable[[str], object] = lambda error: None) -> None:
-        """Start compiling; engines take the compiled forward pass when it is ready and serve eagerly until then.
+        """Start compiling. Until the compiled forward pass is ready, engines use the eager one.
 
-        `ended` is called with why there is none, one sentence, or with nothing when there is.
+        `ended` is called with one sentence if compilation failed, and with "" if it succeeded.
         """
         self._compilation = compile_in_background(self._model, ended)
 
     @property
     def is_compiling(self) -> bool:
-        """Whether the compiler is running, which delays the end of the process."""
+        """Whether the compiler is running. The process cannot end before it has finished."""
         return self._compilation is not None and self._compilation.is_alive()
 
     @property
     def machine(self) -> Machine:
-        """Facts of the machine, with roofs once they are measured."""
+        """Facts of the machine, including its peak rates once they are measured."""
         return machine_facts(self._model.device, self._model.dtype)
 
     @property
     def free_bytes(self) -> int:
-        """Free bytes of the device's memory, or the machine's."""
+        """Free bytes of the device's memory, or of the machine's if the device has none."""
         return devices.ALLOCATOR.memory(self._model.device).free
 
     @property
@@ -102,14 +102,14 @@ class LiveModel:
         return devices.device_facts(self._model.device)
 
     def with_pool(self, config: EngineConfig) -> EngineConfig:
-        """Return the settings with a pool size that fits the device if it is open (`engine.setup.device_pool`)."""
+        """Return the settings with a pool size that fits the device, if none is set (`engine.setup.device_pool`)."""
         found = with_pool(config, self._model)
-        if found is not config:  # the server's own choice is not refused
+        if found is not config:  # the server's choice may exceed the limit
             self._max_pool_bytes = max(self._max_pool_bytes, pool_bytes(found, self.facts))
         return found
 
     def measured_machine(self) -> Machine:
-        """Return the machine with its roofs, measured at the first call."""
+        """Return the machine with its peak rates, measured at the first call."""
         measure_roofs(self._model.device, self._model.dtype)
         return self.machine
 
@@ -117,7 +117,7 @@ class LiveModel:
         return projection_of(self._model, layer, part, head)
 
     def normalize(self, text: str) -> str:
-        """Return the text as the model will see it (`engine.model.shipped.as_seen`)."""
+        """Return the text as it is encoded for the model (`engine.model.shipped.as_seen`)."""
         return normalize_prompt(text) if self._is_shipped else text
 
     def encode(self, text: str) -> list[int]:
@@ -146,12 +146,12 @@ class LiveModel:
         template_settings: Mapping[str, Any],
         tools: Sequence[dict[str, Any]] = (),
     ) -> list[int]:
-        """Encode messages by the model's own template; else the plain one: the messages' texts, a line each, to be
+        """Encode messages by the model's template. Without one, each message's text is a line, and the last is to be
         continued.
         """
         tokenizer = self._model.tokenizer
         if tokenizer is None:
-            raise ValueError("this model has no tokenizer: use /v1/completions with token ids")
+            raise ValueError("this model has no tokenizer; use /v1/completions with token ids")
         if tokenizer.has_chat_template:
             return tokenizer.chat(messages, template_settings, tools)
         return self.encode(self.normalize("\n".join(message["content"] for message in messages)))
@@ -171,11 +171,13 @@ def load(
 ) -> LiveModel:
     """Load a model to serve it.
 
-    `on_progress` is called with the stage that begins; `tiers`: see `LiveModel`; `workers_of`: the processes that may
-    be instances of a model.
+    Args:
+        on_progress: called at the beginning of each loading stage.
+        tiers: see `LiveModel`.
+        workers_of: returns processes for instances of the model.
 
     Raises:
-        ModelError: one sentence.
+        ModelError: the model cannot be loaded; one sentence.
     """
     model = load_model(name_or_path, dtype, device, telling=on_progress)
     config = settings.config_of(model.facts.name)
@@ -190,7 +192,7 @@ def weigh(name_or_path: str, dtype: str, device: str) -> int:
     """Return the bytes that the weights of a model will take, before they are read.
 
     Raises:
-        ModelError: one sentence.
+        ModelError: the model cannot be loaded; one sentence.
     """
     return estimated_weight_bytes(name_or_path, dtype, device)
 
@@ -199,6 +201,6 @@ def memory(device: str) -> int:
     """Return the bytes of memory of the device.
 
     Raises:
-        ModelError: there is no such device.
+        ModelError: the device does not exist.
     """
     return devices.ALLOCATOR.memory(resolve_device(device)).total

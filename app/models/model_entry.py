@@ -22,30 +22,30 @@ class ModelStatus(TypedDict):
     """The `model` event: loading status of one of the server's models. Sent to new clients, and at every change."""
 
     name: str
-    state: ModelState  # none: this server shows recordings only; unloaded: it loads on demand
-    stage: LoadingStage | None  # what is done while it is loading; at what it failed
-    stages: list[LoadingStage]  # all, in their order
-    seconds: float  # since loading began, until it was over
-    compiled: CompiledState  # done: runs that begin now are computed by the compiled forward pass
-    error: str  # why it failed, or why it was not compiled: one sentence, or nothing
-    said: dict[str, str]  # the error in other languages, by their codes
-    place: ModelPlace  # first: what runs that name none are on; named when the server was started; or one that ships
-    bytes: int  # that its weights take now
+    state: ModelState  # none: the server shows only recordings; unloaded: the model loads on demand
+    stage: LoadingStage | None  # current stage of loading, or the stage that failed
+    stages: list[LoadingStage]  # all stages in order
+    seconds: float  # duration of loading so far, or in total
+    compiled: CompiledState  # done: new runs use the compiled forward pass
+    error: str  # why loading or compiling failed, in one sentence; "" if neither did
+    said: dict[str, str]  # the error in other languages, by language code
+    place: ModelPlace  # first: default of new runs; named: given at the server's start; at_hand: shipped
+    bytes: int  # size of the loaded weights; 0: not loaded
 
 
 class ModelEntry:
     """Model and its loading status. Every method may be called on any thread."""
 
     def __init__(self, model: ServedModel | None, name: str = "", place: ModelPlace = "first") -> None:
-        """Create the entry of a loaded model; None: the server shows recordings only.
+        """Create the entry of a loaded model. None: the server shows only recordings.
 
-        See `ModelEntry.loading` for a model that is loading, `ModelEntry.unloaded` for one that loads on demand.
+        See `ModelEntry.loading` for a model that is loading, and `ModelEntry.unloaded` for one that loads on demand.
         """
         self.place: ModelPlace = place
-        self.leases = 0  # active ones, counted by `app.models.registry.Models`
+        self.leases = 0  # number of open leases, counted by `app.models.registry.Models`
         self.last_used = time.monotonic()
         self._model = model
-        self._known = _known_of(model)
+        self._facts = _facts_of(model)
         self._name = model.facts.name if model is not None else name
         self._state: ModelState = "none" if model is None else "ready"
         self._stage: LoadingStage | None = None
@@ -53,12 +53,12 @@ class ModelEntry:
         self._error = ""
         self._began = time.monotonic()
         self._seconds: float | None = 0.0  # None: still loading
-        self._changed: Callable[[ModelStatus], object] = lambda status: None
+        self._on_change: Callable[[ModelStatus], object] = lambda status: None
         self._lock = threading.RLock()
 
     @classmethod
     def loading(cls, name: str) -> ModelEntry:
-        """Return the entry of a model that is loading, to be updated by `begin` and then `have` or `fail`."""
+        """Return the entry of a model that is loading. Call `set_stage`, and finally `set_model` or `set_failed`."""
         found = cls(None, name)
         found._state, found._seconds = "loading", None
         return found
@@ -72,17 +72,17 @@ class ModelEntry:
 
     def on_change(self, changed: Callable[[ModelStatus], object]) -> None:
         """Call `changed` with each new status, on the thread of the change."""
-        self._changed = changed
+        self._on_change = changed
 
     # Known facts
 
     @property
     def name(self) -> str:
-        """Name of the model, once loaded as in the headers of its runs."""
+        """Name of the model. Once it is loaded, this is the name in the headers of its runs."""
         return self._name
 
     @property
-    def is_there(self) -> bool:
+    def is_loaded(self) -> bool:
         return self._model is not None
 
     @property
@@ -97,7 +97,7 @@ class ModelEntry:
 
     @property
     def is_live(self) -> bool:
-        """Whether there is a model, loaded or not."""
+        """Whether there is a model, even if it is not loaded."""
         return self._state != "none"
 
     @property
@@ -106,20 +106,20 @@ class ModelEntry:
 
     @property
     def facts(self) -> ModelFacts | None:
-        """Facts of the model once it was loaded, even after unloading."""
-        return self._known[0] if self._known else None
+        """Facts of the model, or None if it was never loaded."""
+        return self._facts[0] if self._facts else None
 
     @property
     def kv_bytes_per_token(self) -> int | None:
-        """Bytes of a token in the KV cache; see `facts`."""
-        return self._known[1] if self._known else None
+        """Bytes of a token in the KV cache, or None if the model was never loaded."""
+        return self._facts[1] if self._facts else None
 
     @property
     def model(self) -> ServedModel:
         """The model.
 
         Raises:
-            AppError: `loading` while it is on its way; `refused` where there is none or it could not be had.
+            AppError: `loading` while it is being loaded; `refused` if there is none or loading failed.
         """
         with self._lock:
             if self._model is not None:
@@ -129,7 +129,7 @@ class ModelEntry:
                 raise refuse("loading", "model.not_yet", name=self._name, doing=doing)
             if self._state == "failed":
                 raise refuse("refused", "model.failed", name=self._name, error=self._error)
-            if self._state == "unloaded":  # unloaded since
+            if self._state == "unloaded":  # unloaded meanwhile
                 raise refuse("loading", "model.gone", name=self._name)
         raise refuse("refused", "model.none")
 
@@ -149,52 +149,52 @@ class ModelEntry:
                 "bytes": self.num_bytes,
             }
 
-    # Changes of its status
+    # Status changes
 
     def use(self) -> None:
         """Update the time of the last use."""
         self.last_used = time.monotonic()
 
-    def wait(self) -> None:
+    def set_loading(self) -> None:
         """Mark as loading."""
         with self._lock:
             self._state, self._stage, self._seconds, self._error = "loading", None, None, ""
             self._began = time.monotonic()
-            self._changed(self.status())
+            self._on_change(self.status())
 
-    def unload(self) -> None:
+    def set_unloaded(self) -> None:
         """Mark as unloaded, until its next use."""
         with self._lock:
             self._model, self._state, self._stage, self._compiled = None, "unloaded", None, "off"
-            self._changed(self.status())
+            self._on_change(self.status())
 
-    def begin(self, stage: LoadingStage) -> None:
+    def set_stage(self, stage: LoadingStage) -> None:
         """Set the current loading stage."""
         with self._lock:
             self._stage = stage
-            self._changed(self.status())
+            self._on_change(self.status())
 
-    def have(self, model: ServedModel) -> None:
+    def set_model(self, model: ServedModel) -> None:
         """Set the loaded model."""
         with self._lock:
             self._model, self._name, self._state, self._stage = model, model.facts.name, "ready", None
-            self._known = _known_of(model)
+            self._facts = _facts_of(model)
             self._seconds = time.monotonic() - self._began
-            self._changed(self.status())
+            self._on_change(self.status())
 
-    def fail(self, error: str) -> None:
+    def set_failed(self, error: str) -> None:
         """Mark the loading as failed. `error`: one sentence."""
         with self._lock:
             self._state, self._error = "failed", error  # keep the stage of the failure
             self._seconds = time.monotonic() - self._began
-            self._changed(self.status())
+            self._on_change(self.status())
 
-    def compiled(self, state: CompiledState, error: str = "") -> None:
-        """Set the status of its compilation. `error`: why it failed."""
+    def set_compiled(self, state: CompiledState, error: str = "") -> None:
+        """Set the status of compilation. `error`: one sentence if it failed."""
         with self._lock:
             self._compiled, self._error = state, error
-            self._changed(self.status())
+            self._on_change(self.status())
 
 
-def _known_of(model: ServedModel | None) -> tuple[ModelFacts, int] | None:
+def _facts_of(model: ServedModel | None) -> tuple[ModelFacts, int] | None:
     return None if model is None else (model.facts, model.kv_bytes_per_token)

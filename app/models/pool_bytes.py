@@ -1,4 +1,4 @@
-"""Memory of a run's blocks."""
+"""Size of a run's pools."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ def pool_bytes(config: EngineConfig, facts: ModelFacts) -> int:
     """Return the bytes of a run's pools with these settings on this model, including its CPU swap space.
 
     Raises:
-        ConfigError: the settings cannot work with the model.
+        ConfigError: the settings do not work with the model.
     """
     return sum(pool_parts(config, facts).values())
 
 
 def pool_parts(config: EngineConfig, facts: ModelFacts) -> dict[str, int]:
-    """Return these bytes by use, in words: the pool first, then the others.
+    """Return the parts of `pool_bytes` by their descriptions, the block pool first.
 
     Raises:
-        ConfigError: the settings cannot work with the model.
+        ConfigError: the settings do not work with the model.
     """
     found = resolve_for(config, facts)
     per_token, size = stored_bytes_per_token(facts, found.config.kv_cache_dtype), found.config.block_size

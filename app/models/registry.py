@@ -1,7 +1,7 @@
-"""Models of a server: the first is loaded at its start, others on demand.
+"""Models of a server. The first is loaded at the start and never unloaded, others are loaded on demand.
 
-A model's weights are loaded once, and every engine on it shares them. The total size is bounded: to make room, the
-model idle for longest is unloaded. The first one stays.
+The weights of a model are loaded once and shared by all its engines. Their total size is limited: to make room, the
+least recently used idle model is unloaded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from app.models.model_entry import ModelEntry, ModelStatus
 from engine.model.naming import model_name
 from engine.model.shipped import SHIPPED
 
-WAIT = 5.0  # seconds for which an event waits until its model is loaded; a worker waits with it
+WAIT = 5.0  # maximum seconds for which an event waits for its model, blocking a worker thread
 logger = logging.getLogger(__name__)
 
 
@@ -27,19 +27,19 @@ class Opener(Protocol):
     """Loader of models on demand. Both methods raise ValueError with one sentence."""
 
     def weigh(self, name: str) -> int:
-        """Return the bytes that its weights will take, before they are read."""
+        """Return the bytes that the weights of a model will take, before they are read."""
 
     def open(self, served: ModelEntry) -> None:
-        """Load the model, and update its entry."""
+        """Load a model, and update its entry."""
 
 
 def served_name(name_or_path: str) -> str:
-    """Return the server's name of a model, as in the headers of its runs. The name of a folder is its last part."""
+    """Return the name under which a model is served, as in the headers of its runs."""
     return name_or_path if name_or_path in SHIPPED else model_name(name_or_path)
 
 
 class Lease:
-    """Lease of a loaded model: it is not unloaded before this is closed."""
+    """Lease of a loaded model, which is not unloaded before the lease is closed."""
 
     def __init__(self, served: ModelEntry, ended: Callable[[], object]) -> None:
         self._served, self._ended = served, ended
@@ -52,7 +52,7 @@ class Lease:
 
     @property
     def model(self) -> ServedModel:
-        """Model. Read it at each use, so that the lease's holder does not keep the weights in memory."""
+        """The model. Do not store it, since a reference would keep the weights in memory after the lease."""
         return self._served.model
 
     def close(self) -> None:
@@ -77,16 +77,16 @@ class Models:
         first: ModelEntry,
         others: Iterable[ModelEntry] = (),
         opener: Opener | None = None,
-        most_bytes: Callable[[], int] = lambda: 0,
+        max_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`opener` opens `others`. `most_bytes`: limit for the weights of all models."""
+        """`opener` loads `others`. `max_bytes` returns the limit for the weights of all models."""
         self.first = first
         self._all = [first, *others]
         self._opener = opener
-        self._most_bytes = most_bytes
-        self._under_way: set[ModelEntry] = set()
-        self._untold: set[ModelEntry] = set()  # failed, and not yet reported to a requester
-        self._one_at_a_time = threading.Lock()
+        self._max_bytes = max_bytes
+        self._loading: set[ModelEntry] = set()
+        self._unreported: set[ModelEntry] = set()  # failed models whose error has not been reported to a requester
+        self._load_lock = threading.Lock()
         self._changed = threading.Condition()  # guards the counts of leases
         self._is_closed = False
 
@@ -94,18 +94,18 @@ class Models:
 
     @property
     def is_live(self) -> bool:
-        """Whether there is a model, loaded or not."""
+        """Whether there is a model, even if it is not loaded."""
         return self.first.is_live
 
     def all(self) -> list[ModelEntry]:
-        """Return every model, the first one first."""
+        """Return the entries of all models, beginning with the first model's."""
         return list(self._all)
 
     def knows(self, name: str) -> bool:
         return any(served.name == name for served in self._all)
 
     def find(self, name: str | None) -> ModelEntry:
-        """Return the model of that name; None: the first.
+        """Return the entry of a model by name; None: the first model's.
 
         Raises:
             AppError: `not_found`.
@@ -122,9 +122,9 @@ class Models:
         return sum(served.num_bytes for served in self._all)
 
     @property
-    def most_bytes(self) -> int:
-        """Limit of the loaded bytes; the first model may exceed it."""
-        return self._most_bytes()
+    def max_bytes(self) -> int:
+        """Limit for the weights of loaded models. The first model may exceed it."""
+        return self._max_bytes()
 
     def on_change(self, changed: Callable[[ModelStatus], object]) -> None:
         """Call `changed` with each new status of any model, on the thread of the change."""
@@ -134,21 +134,21 @@ class Models:
     # Leases
 
     def lease(self, name: str | None = None, wait: float | None = None) -> Lease:
-        """Return a lease of a model, which is loaded if necessary. `wait`: maximum seconds to wait; None: as for
-        events.
+        """Return a lease of a model, which is loaded if necessary. `wait`: maximum seconds to wait for a model other
+        than the first; None: `WAIT`.
 
         Raises:
-            AppError: `not_found`; `loading` while it is on its way, the first at once, another after `wait`;
-                `refused` when it cannot be had, or there is none.
+            AppError: `not_found`; `loading` if it is not loaded in time; `refused` if loading fails or there is no
+                model.
         """
         served = self.find(name)
         with self._changed:
             served.leases += 1
         lease = Lease(served, lambda: self._ended(served))
         try:
-            self.first.model  # noqa: B018  # raises its error: no other model is opened instead
+            self.first.model  # noqa: B018  # raises an error if the first model is not loaded
             if served is not self.first:
-                self._have(served, WAIT if wait is None else wait)
+                self._load(served, WAIT if wait is None else wait)
                 served.model  # noqa: B018
         except BaseException:
             lease.close()
@@ -159,24 +159,24 @@ class Models:
         """Unload a model until its next use.
 
         Raises:
-            AppError: `not_found`; `refused` when it is the first, in use, being compiled, or not there.
+            AppError: `not_found`; `refused` if it is the first model, in use, being compiled, or not loaded.
         """
         served = self.find(name)
         with self._changed:
             if served is self.first:
                 raise refuse("refused", "model.first", name=name)
-            if not served.is_there:
+            if not served.is_loaded:
                 raise refuse("refused", "model.not_loaded", name=name)
             if served.leases:
                 key = "model.in_use" if served.leases > 1 else "model.in_use_one"
                 raise refuse("refused", key, n=served.leases, name=name)
             if served.is_compiling:
                 raise refuse("refused", "model.compiling", name=name)
-            served.unload()
+            served.set_unloaded()
         gc.collect()  # engines and modules refer to each other
 
     def close(self) -> None:
-        """Close: clients waiting for a model get an error."""
+        """Stop waiting for models. Waiting clients get an error."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -186,65 +186,65 @@ class Models:
             served.leases -= 1
             served.use()
 
-    def _have(self, served: ModelEntry, wait: float) -> None:
-        """Request the model, if needed, and wait until it is loaded or fails."""
+    def _load(self, served: ModelEntry, wait: float) -> None:
+        """Load the model if needed, and wait at most `wait` seconds until it is loaded or has failed."""
         with self._changed:
-            if served.is_there:
+            if served.is_loaded:
                 return
-            if served not in self._under_way:
-                if served in self._untold:  # a client that polls for a loading model must see its failure
-                    self._untold.discard(served)
+            if served not in self._loading:
+                if served in self._unreported:  # report the failure to a client that polls, instead of loading again
+                    self._unreported.discard(served)
                     return
-                self._under_way.add(served)
-                served.wait()
+                self._loading.add(served)
+                served.set_loading()
                 threading.Thread(target=self._open, args=(served,), name="loading", daemon=True).start()
-            self._changed.wait_for(lambda: self._is_closed or served not in self._under_way, wait)
-            if served not in self._under_way:
-                self._untold.discard(served)
+            self._changed.wait_for(lambda: self._is_closed or served not in self._loading, wait)
+            if served not in self._loading:
+                self._unreported.discard(served)
 
     def _open(self, served: ModelEntry) -> None:
-        """Load on a separate thread, since waiting clients may give up."""
+        """Load a model. Runs on a separate thread, since waiting clients may give up."""
         try:
-            with self._one_at_a_time:
+            with self._load_lock:
                 assert self._opener is not None  # given if there are other models
                 self._make_room(served, self._opener.weigh(served.name))
                 self._opener.open(served)
         except Exception as error:
             if not isinstance(error, ValueError):
-                logger.exception("opening %s", served.name)
-            served.fail(sentence_of(error))
+                logger.exception("loading %s failed", served.name)
+            served.set_failed(sentence_of(error))
             with self._changed:
-                self._untold.add(served)
+                self._unreported.add(served)
         finally:
             with self._changed:
-                self._under_way.discard(served)
+                self._loading.discard(served)
                 self._changed.notify_all()
 
     def _make_room(self, served: ModelEntry, needed: int) -> None:
-        """Unload models, the one idle for longest first, until `needed` bytes fit.
+        """Unload idle models, least recently used first, until `needed` bytes fit.
 
         Raises:
-            ValueError: those in use leave no room.
+            ValueError: the models in use leave too little room.
         """
-        most = self.most_bytes
+        limit = self.max_bytes
         with self._changed:
             idle = sorted((one for one in self._all if self._is_idle(one)), key=lambda one: one.last_used)
-            if self.num_bytes - sum(one.num_bytes for one in idle) + needed > most:
+            if self.num_bytes - sum(one.num_bytes for one in idle) + needed > limit:
                 held = [one for one in self._all if one.num_bytes and one not in idle]
                 names = ", ".join(f"{one.name} {_mib(one.num_bytes)}" for one in held)
                 raise ValueError(
-                    f"its weights take {_mib(needed)} MiB, and of the {_mib(most)} MiB that models may take "
-                    f"those in use hold {_mib(sum(one.num_bytes for one in held))} ({names}): "
-                    "close what runs on them, or start the server with a larger --max-model-mib"
+                    f"its weights take {_mib(needed)} MiB, but of the limit of {_mib(limit)} MiB for all models, "
+                    f"{_mib(sum(one.num_bytes for one in held))} MiB are in use ({names}); "
+                    "close their sessions, or start the server with a larger --max-model-mib"
                 )
-            if self.num_bytes + needed <= most:
+            if self.num_bytes + needed <= limit:
                 return
-            while self.num_bytes + needed > most:
-                idle.pop(0).unload()
+            while self.num_bytes + needed > limit:
+                idle.pop(0).set_unloaded()
         gc.collect()  # engines and modules refer to each other
 
     def _is_idle(self, served: ModelEntry) -> bool:
-        return served is not self.first and served.is_there and not served.leases and not served.is_compiling
+        return served is not self.first and served.is_loaded and not served.leases and not served.is_compiling
 
 
 def _mib(num_bytes: int) -> str:

@@ -1,7 +1,6 @@
 """Request bodies of the API: the typed fields of each body, ignored fields, and rejected fields.
 
-A field that is not implemented is accepted with a value that has no effect. Any other value is rejected with the
-field's name.
+A field that is not implemented is accepted if its value would have no effect. Any other value is rejected.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from engine.trace.limits import Int
 T = TypeVar("T", bound="Body")
 Token = Annotated[int, Meta(ge=0, le=2**31)]
 LogitBias = dict[str, float]
-# variables passed to a model's chat template beside the messages, such as enable_thinking
+# additional variables of a model's chat template, such as enable_thinking
 TemplateSettings = Annotated[
     dict[str, bool | int | float | Annotated[str, Meta(max_length=1000)] | None], Meta(max_length=32)
 ]
-MAX_VALUES, MAX_LISTS = 1 << 20, 1 << 16  # in a body: one byte may decode to 100 bytes of memory
+MAX_VALUES, MAX_LISTS = 1 << 20, 1 << 16  # of a body, of which one byte may decode to 100 bytes of memory
 PATH = re.compile(r" - at `(?:key in )?\$\.?([^`\[]*)[^`]*`$")
 
-# ignored without effect on the response: labels, billing, hints
+# ignored fields, which do not affect the response: labels, billing, hints
 HARMLESS = frozenset(
     (
         "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
@@ -54,27 +53,27 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "length_penalty": (1,),
     "return_token_ids": (False,),
     "skip_special_tokens": (True,),
-    "spaces_between_special_tokens": (True, False),  # no special token is in a text
+    "spaces_between_special_tokens": (True, False),  # texts have no special tokens
     "mm_processor_kwargs": ({},),
 }
-# the same for a message and for a part of its content
+# the same for messages and their content parts
 HARMLESS_OF_MESSAGE = frozenset({"name"})
 NEUTRAL_OF_MESSAGE: dict[str, tuple[Any, ...]] = {
     "refusal": ("",),
     "annotations": ([],),
     "reasoning": ("",),
 }
-HARMLESS_OF_PART = frozenset({"cache_control"})  # marks a cacheable prefix; here every prefix is cacheable
+HARMLESS_OF_PART = frozenset({"cache_control"})  # marks a cacheable prefix; this server caches every prefix
 
 
 class StreamOptions(Struct, kw_only=True, forbid_unknown_fields=True):
     include_usage: bool | None = None
-    include_obfuscation: bool | None = None  # padding against eavesdroppers: nothing is padded
-    continuous_usage_stats: bool | None = None  # vLLM's: the usage so far in each chunk, beside include_usage
+    include_obfuscation: bool | None = None  # padding against eavesdroppers; ignored
+    continuous_usage_stats: bool | None = None  # vLLM's: each chunk has the usage so far; needs include_usage
 
 
 class Body(Struct, kw_only=True):
-    """Base of all request bodies; `harmless` and `neutral` are the fields accepted beside the struct's own."""
+    """Base of all request bodies. `harmless` and `neutral` are accepted in addition to the struct's fields."""
 
     harmless: ClassVar[frozenset[str]] = HARMLESS
     neutral: ClassVar[dict[str, tuple[Any, ...]]] = NEUTRAL
@@ -82,7 +81,7 @@ class Body(Struct, kw_only=True):
     model: str | None = None
 
 
-class Sampled(Body, kw_only=True):
+class SamplingBody(Body, kw_only=True):
     """Fields that text and chat completions share."""
 
     session: str | None = field(name="theater", default=None)
@@ -106,7 +105,7 @@ class Sampled(Body, kw_only=True):
     cache_salt: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
 
 
-class CompletionBody(Sampled, kw_only=True):
+class CompletionBody(SamplingBody, kw_only=True):
     """`POST /v1/completions`"""
 
     prompt: str | list[str | Token | list[Token]]
@@ -144,7 +143,7 @@ class Tool(Struct, kw_only=True):
     type: Literal["function"] = "function"
 
 
-class ChatBody(Sampled, kw_only=True):
+class ChatBody(SamplingBody, kw_only=True):
     """`POST /v1/chat/completions`"""
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
@@ -159,7 +158,7 @@ class ChatBody(Sampled, kw_only=True):
 
 
 class TokenizeBody(Body, kw_only=True):
-    """`POST /tokenize`: a text, or a conversation as the model will see it."""
+    """`POST /tokenize`: a text, or a conversation that the chat template renders."""
 
     prompt: str | None = None
     messages: list[ChatMessage] | None = None
@@ -178,14 +177,14 @@ def read(data: bytes, kind: type[T]) -> T:
     """Decode a body of type `kind`.
 
     Raises:
-        ApiError: the body is not JSON, a field has another type, or a field requests what is not implemented.
+        ApiError: the body is not JSON, or a field has an invalid type or a value that is not implemented.
     """
     if data.count(b",") > MAX_VALUES or data.count(b"[") + data.count(b"{") > MAX_LISTS:
-        raise ApiError(f"the body has too many values; {MAX_VALUES} are taken, in {MAX_LISTS} lists and objects")
+        raise ApiError(f"the body may have at most {MAX_VALUES} values in {MAX_LISTS} lists and objects")
     try:
         found = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ApiError(f"the body is no JSON: {PATH.sub('', str(error))}") from error
+        raise ApiError(f"the body is not JSON: {PATH.sub('', str(error))}") from error
     except RecursionError:
         raise ApiError("the body is nested too deeply") from None
     if not isinstance(found, dict):
@@ -208,7 +207,7 @@ def read(data: bytes, kind: type[T]) -> T:
 
 
 def _accepted(kind: type[Struct], place: str) -> str:
-    """Return the values that a body of type `kind` may have at a place such as `messages[0].role`, as a suffix."""
+    """Return a suffix with the values that a body of type `kind` may have at a place such as `messages[0].role`."""
     types = [inspect.type_info(kind)]
     for step in re.findall(r"\w*[A-Za-z_]\w*|\[", place):
         inner: list[inspect.Type] = []
@@ -223,7 +222,7 @@ def _accepted(kind: type[Struct], place: str) -> str:
 
 
 def _check_messages(messages: Any) -> None:
-    """Check the fields of messages and content parts that are not read; `read` checks the types of the others later."""
+    """Check the unread fields of messages and content parts. `read` checks the types of the other fields later."""
     for at, message in enumerate(messages if isinstance(messages, list) else ()):
         if not isinstance(message, dict):
             continue
@@ -231,7 +230,7 @@ def _check_messages(messages: Any) -> None:
         _check_others(message, ChatMessage, HARMLESS_OF_MESSAGE, NEUTRAL_OF_MESSAGE, where)
         content = message.get("content")
         for place, part in enumerate(content if isinstance(content, list) else ()):
-            if isinstance(part, dict) and part.get("type") == "text":  # for others the type itself is the error
+            if isinstance(part, dict) and part.get("type") == "text":  # any other type is rejected later
                 _check_others(part, ContentPart, HARMLESS_OF_PART, {}, f"{where}.content[{place}]")
 
 
@@ -242,7 +241,7 @@ def _check_others(
     neutral: dict[str, tuple[Any, ...]],
     where: str = "",
 ) -> None:
-    """Check the fields of `found` that `kind` does not have. `where` names the member of the body in an error."""
+    """Check the fields of `found` that `kind` does not have. `where`: its place in the body, for errors."""
     known = kind.__struct_encode_fields__
     for name, value in found.items():
         if name in known or name in harmless or value is None:
@@ -250,10 +249,10 @@ def _check_others(
         param = where.partition("[")[0] or name[:80]
         if name not in neutral:
             place = f" in {where}" if where else ""
-            raise ApiError(f"this server knows no field {name[:80]!r}{place}", param)
+            raise ApiError(f"unknown field {name[:80]!r}{place}", param)
         if not any(_is_same(value, one) for one in neutral[name]):
             place = f"{where}.{name}" if where else name
-            raise ApiError(f"{place} is not implemented here; leave it out", param)
+            raise ApiError(f"{place} is not implemented by this server; omit it", param)
 
 
 def _is_same(value: Any, neutral: Any) -> bool:

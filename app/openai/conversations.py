@@ -1,4 +1,4 @@
-"""Conversion of a request body of any of the APIs to the conversation for a chat template, without a model."""
+"""Conversion of a request body of any API to the conversation for a chat template, without a model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.openai.bodies import ChatBody
 from app.openai.errors import ApiError
 from engine.prompts.rendering import Conversation
 
-OF_TEMPLATE = (
+TEMPLATE_FIELDS = (
     "messages",
     "system",
     "tools",
@@ -26,8 +26,8 @@ OF_TEMPLATE = (
 )
 
 
-class _Given(Exception):
-    """Raised where the template would be rendered, to end the conversion."""
+class _Converted(Exception):
+    """Raised instead of rendering the template, to end the conversion."""
 
     def __init__(self, conversation: Conversation) -> None:
         super().__init__()
@@ -42,36 +42,36 @@ class _Template:
     def chat(
         self, messages: list[dict[str, Any]], settings: Mapping[str, Any], tools: Sequence[dict[str, Any]] = ()
     ) -> list[int]:
-        raise _Given(Conversation(messages, {**settings, "tools": list(tools) or None}))
+        raise _Converted(Conversation(messages, {**settings, "tools": list(tools) or None}))
 
 
 def conversation_of(body: Mapping[str, Any]) -> Conversation:
-    """Return the conversation of a body, as the server reads it.
+    """Return the conversation of a body, as the server parses it.
 
     Raises:
-        ValueError: the server would not take its messages or tools; one sentence.
+        ValueError: the server would reject the messages or the tools.
     """
     model = cast(ServedModel, _Template())
-    read = {name: body[name] for name in OF_TEMPLATE if body.get(name) is not None}
+    fields = {name: body[name] for name in TEMPLATE_FIELDS if body.get(name) is not None}
     try:
-        if "input" in read:
-            answered = msgspec.convert(read, responses_request.ResponsesBody)
-            responses_request.api_request(answered, responses_request.messages(answered), model)
-        elif "system" in read or not _is_chat(read):
-            messages_request.count(msgspec.convert(read, messages_request.CountTokensBody), model)
+        if "input" in fields:
+            responses_body = msgspec.convert(fields, responses_request.ResponsesBody)
+            responses_request.api_request(responses_body, responses_request.messages(responses_body), model)
+        elif "system" in fields or not _is_chat(fields):
+            messages_request.count(msgspec.convert(fields, messages_request.CountTokensBody), model)
         else:
-            chat = msgspec.convert(read, ChatBody)
+            chat = msgspec.convert(fields, ChatBody)
             tools = chat.tools if chat.tools and body.get("tool_choice") != "none" else []
             request.conversation(chat.messages, model, None, chat.chat_template_kwargs, tools)
-    except _Given as given:
-        return given.conversation
+    except _Converted as converted:
+        return converted.conversation
     except (ApiError, msgspec.ValidationError) as error:
         raise ValueError(" ".join(str(error).split())[:200]) from error
-    raise ValueError("it has no conversation")
+    raise ValueError("the body has no conversation")
 
 
 def _is_chat(body: Mapping[str, Any]) -> bool:
-    """Return whether a body without `system` is of chat completions, by its tools and the parts of its contents."""
+    """Return whether a body without `system` is one of chat completions, by its tools and content parts."""
     if any("input_schema" in tool for tool in body.get("tools") or ()):
         return False
     contents = [message.get("content") for message in body["messages"]]

@@ -15,6 +15,7 @@ from werkzeug.exceptions import HTTPException
 from app import __version__
 from app.ground import routing
 from app.ground.callers import bearer
+from app.ground.errors import INTERNAL_ERROR
 from app.ground.malloc_trim import TRIM
 from app.ground.routing import Route, json_answer
 from app.ground.settings import Policy
@@ -22,30 +23,30 @@ from app.metrics.observer import SPANS
 from app.models.model_entry import ModelEntry
 from app.models.registry import Models
 from app.openai import messages_request, responses_request
-from app.openai import request as asking
-from app.openai.answering import Answering
+from app.openai import request as parse
 from app.openai.bodies import ChatBody, ChatMessage, CompletionBody, DetokenizeBody, TokenizeBody, read
 from app.openai.call import Call
+from app.openai.call_response import CallResponse
 from app.openai.engine import AsyncEngine
-from app.openai.errors import ApiError, api_error, of_http
-from app.openai.held import Held, bytes_of
+from app.openai.errors import ApiError, api_error, from_http_error
 from app.openai.keys import ApiKeys
+from app.openai.memory_budget import MemoryBudget, bytes_of
 from app.openai.messages_request import CountTokensBody, MessagesBody
 from app.openai.messages_response import Messages
 from app.openai.paths import MAX_BYTES, SESSION
 from app.openai.request import ApiRequest
 from app.openai.response import Completions
+from app.openai.response_format import ResponseFormat, TokenBytes
 from app.openai.responses_request import ResponsesBody
 from app.openai.responses_response import Responses
 from app.openai.sessions import ApiSessions
-from app.openai.shape import Shape, TokenBytes
 from app.openai.stored_responses import StoredResponses
 from app.transport.access_log import add_fields
 from app.transport.workers import ARRIVED
 
 BYTES_OF_BYTE = 8  # approximate memory per byte of a body while it is decoded
-ShapeOf = Callable[[Call, TokenBytes], Shape]
-MAX_TOKENS = 1 << 20  # in one request to detokenize
+FormatOf = Callable[[Call, TokenBytes], ResponseFormat]
+MAX_TOKENS = 1 << 20  # token ids in one request to detokenize
 
 
 class OpenAIContext(NamedTuple):
@@ -54,27 +55,27 @@ class OpenAIContext(NamedTuple):
     sessions: ApiSessions
     models: Models
     keys: ApiKeys
-    held: Held
+    memory: MemoryBudget
     stored: StoredResponses
-    began: int  # seconds since 1970
+    started: int  # seconds since 1970
 
 
 def completions(context: OpenAIContext, request: Request) -> Response:
     """Complete one or several prompts."""
     policy = context.keys.policy(bearer(request.environ))
     body = read(_data(request), CompletionBody)
-    return _answer(context, request, policy, body, partial(asking.completion, body), Completions)
+    return _answer(context, request, policy, body, partial(parse.completion, body), Completions)
 
 
 def chat_completions(context: OpenAIContext, request: Request) -> Response:
-    """Complete a conversation, formatted by the model's own chat template or the plain one."""
+    """Complete a conversation, rendered with the model's own chat template or the plain one."""
     policy = context.keys.policy(bearer(request.environ))
     body = read(_data(request), ChatBody)
-    return _answer(context, request, policy, body, partial(asking.chat, body), Completions)
+    return _answer(context, request, policy, body, partial(parse.chat, body), Completions)
 
 
 def messages(context: OpenAIContext, request: Request) -> Response:
-    """Continue a conversation in Anthropic's shape."""
+    """Continue a conversation in Anthropic's format."""
     policy = context.keys.policy(bearer(request.environ))
     body = read(_data(request), MessagesBody)
     return _answer(
@@ -83,7 +84,7 @@ def messages(context: OpenAIContext, request: Request) -> Response:
 
 
 def count_tokens(context: OpenAIContext, request: Request) -> Response:
-    """Count the prompt tokens of a conversation in Anthropic's shape."""
+    """Count the prompt tokens of a conversation in Anthropic's format."""
     context.keys.policy(bearer(request.environ))
     body = read(_data(request), CountTokensBody)
     found = context.sessions.model(body.model)
@@ -92,7 +93,7 @@ def count_tokens(context: OpenAIContext, request: Request) -> Response:
 
 
 def responses(context: OpenAIContext, request: Request) -> Response:
-    """Continue a conversation in the shape of OpenAI's Responses."""
+    """Continue a conversation in the format of OpenAI's Responses."""
     policy = context.keys.policy(bearer(request.environ))
     body = read(_data(request), ResponsesBody)
     previous = body.previous_response_id
@@ -105,15 +106,15 @@ def responses(context: OpenAIContext, request: Request) -> Response:
         if stored:
             context.stored.put(policy.name, response_id, stored[:-1] + b"," + msgspec.json.encode(message) + b"]")
 
-    shape = partial(Responses, echoed_fields=echoed, store=store)
-    make = partial(responses_request.api_request, body, conversation)
-    held = len(echoed) + len(stored)
-    return _answer(context, request, policy, body, make, shape, Responses.id_prefix, held)
+    format_of = partial(Responses, echoed_fields=echoed, store=store)
+    parse_body = partial(responses_request.api_request, body, conversation)
+    extra_bytes = len(echoed) + len(stored)
+    return _answer(context, request, policy, body, parse_body, format_of, Responses.id_prefix, extra_bytes)
 
 
 def embeddings(context: OpenAIContext, request: Request) -> Response:
-    """Reject the request: no model makes embeddings."""
-    raise ApiError("this server makes no embeddings: its models continue texts", status=404, code="not_implemented")
+    """Reject the request: no model computes embeddings."""
+    raise ApiError("this server has no embedding model", status=404, code="not_implemented")
 
 
 def models(context: OpenAIContext, request: Request) -> Response:
@@ -135,9 +136,9 @@ def tokenize(context: OpenAIContext, request: Request) -> Response:
     body = read(_data(request), TokenizeBody)
     found = context.sessions.model(body.model)
     if (body.prompt is None) == (body.messages is None):
-        raise ApiError("send a prompt or messages, one of the two", "prompt")
+        raise ApiError("send either prompt or messages", "prompt")
     if body.messages is not None:
-        token_ids = asking.conversation(
+        token_ids = parse.conversation(
             body.messages, found, template_settings=body.chat_template_kwargs, tools=body.tools or []
         )
     else:
@@ -159,15 +160,15 @@ def detokenize(context: OpenAIContext, request: Request) -> Response:
     body = read(_data(request), DetokenizeBody)
     found = context.sessions.model(body.model)
     if len(body.tokens) > MAX_TOKENS:
-        raise ApiError(f"{len(body.tokens)} tokens at once; {MAX_TOKENS} are taken", "tokens")
+        raise ApiError(f"tokens may have at most {MAX_TOKENS} ids, not {len(body.tokens)}", "tokens")
     if not all(token < found.facts.vocab_size for token in body.tokens):
-        raise ApiError(f"tokens has ids outside 0..{found.facts.vocab_size - 1}", "tokens")
+        raise ApiError(f"the ids of tokens must be in 0..{found.facts.vocab_size - 1}", "tokens")
     return json_answer({"prompt": b"".join(map(found.token_bytes, body.tokens)).decode("utf-8", "replace")})
 
 
 def health(context: OpenAIContext, request: Request) -> Response:
-    """Return 200 as soon as the first model is loaded."""
-    context.models.first.model  # noqa: B018  # its error is the response
+    """Return 200 if the first model is loaded."""
+    context.models.first.model  # noqa: B018  # raises the error for the response
     return Response(status=200)
 
 
@@ -189,7 +190,7 @@ ROUTES = [
     Route("POST", "/tokenize", tokenize),
     Route("POST", "/detokenize", detokenize),
     Route("GET", "/health", health),
-    Route("GET", "/ping", health),  # SageMaker's name for it
+    Route("GET", "/ping", health),  # for SageMaker
     Route("GET", "/version", version),
 ]
 
@@ -197,19 +198,19 @@ ROUTES = [
 def blueprint(sessions: ApiSessions, models: Models, keys: ApiKeys) -> flask.Blueprint:
     """Return the blueprint with the API's routes."""
     return routing.blueprint(
-        "openai", "", OpenAIContext(sessions, models, keys, Held(), StoredResponses(), int(time.time())), ROUTES
+        "openai", "", OpenAIContext(sessions, models, keys, MemoryBudget(), StoredResponses(), int(time.time())), ROUTES
     )
 
 
 def answer_error(error: Exception) -> Response:
-    """Answer an error at an address of the API in that API's shape."""
+    """Return the response to an error, in the format of the API that the request's path belongs to."""
     request = flask.request
-    refusal = of_http(error, request) if isinstance(error, HTTPException) else api_error(error)
+    refusal = from_http_error(error, request) if isinstance(error, HTTPException) else api_error(error)
     if refusal is None:
         flask.current_app.logger.error("%s %s", request.method, request.path, exc_info=error)
-        refusal = ApiError("the server made a mistake; its terminal says more", status=500)
+        refusal = ApiError(INTERNAL_ERROR, status=500)
     _, headers, data = refusal.response(request.path)
-    return routing.allowing(error, Response(data, status=refusal.status, headers=headers))
+    return routing.with_allow_header(error, Response(data, status=refusal.status, headers=headers))
 
 
 def _data(request: Request) -> bytes:
@@ -225,54 +226,54 @@ def _answer(
     request: Request,
     policy: Policy,
     body: CompletionBody | ChatBody | MessagesBody | ResponsesBody,
-    make: Callable[[Any, int | None], ApiRequest],
-    shape: ShapeOf,
+    parse_body: Callable[[Any, int | None], ApiRequest],
+    format_of: FormatOf,
     id_prefix: str = "",
-    held_bytes: int = 0,
+    extra_bytes: int = 0,
 ) -> Response:
-    """Begin a call and return its response. `held_bytes`: held by `shape` until the end, beside the prompts."""
+    """Submit a call and return its response. `extra_bytes`: memory of the response format until the end."""
     if body.model is None:
         raise ApiError(f"model is missing; this server has {', '.join(m.name for m in context.models.all())}", "model")
     session_id = request.headers.get(SESSION) or body.session
-    served = context.sessions.named(session_id, body.model) if session_id else None
+    served = context.sessions.session_by_id(session_id, body.model) if session_id else None
     found = context.sessions.model(served.session.model_name if served else body.model)
-    usual = context.sessions.resolved(found.facts) if served is None else None
-    api_request = make(found, usual.max_model_len if usual else None)
+    config = context.sessions.resolved(found.facts) if served is None else None
+    api_request = parse_body(found, config.max_model_len if config else None)
     _check_policy(api_request, policy)
-    over = context.held.take(policy.name, bytes_of(api_request) + held_bytes)
+    release = context.memory.allocate(policy.name, bytes_of(api_request) + extra_bytes)
     try:
-        session, engine = served or context.sessions.of_model(body.model)
+        session, engine = served or context.sessions.session_of_model(body.model)
         call = Call(api_request, policy.name, found.facts.name, session.session_id, request.environ[ARRIVED], id_prefix)
-        return _begun(request, policy, shape(call, found.token_bytes), engine, over)
+        return _submit(request, policy, format_of(call, found.token_bytes), engine, release)
     except BaseException:
-        over()
+        release()
         raise
 
 
-def _begun(
+def _submit(
     request: Request,
     policy: Policy,
-    shape: Shape,
+    format: ResponseFormat,
     engine: AsyncEngine,
-    over: Callable[[], None],
+    release: Callable[[], None],
 ) -> Response:
-    call = shape.call
-    note = partial(add_fields, request.environ)
-    note(client=policy.name, request_id=call.id, model=call.model, theater=call.session_id)
+    call = format.call
+    log_fields = partial(add_fields, request.environ)
+    log_fields(client=policy.name, request_id=call.id, model=call.model, theater=call.session_id)
     spans = flask.current_app.extensions[SPANS]
     for sub_request in call.sub_requests if spans else ():
         spans.expect(sub_request.request_id, request.headers)
-    engine.ask(call, policy)
-    body = Answering(shape, engine, request.host_url, policy.deadline, note, over)
+    engine.submit(call, policy)
+    body = CallResponse(format, engine, request.host_url, policy.deadline, log_fields, release)
     return Response(body, direct_passthrough=True)
 
 
 def _check_policy(api_request: ApiRequest, policy: Policy) -> None:
-    """Check max_tokens against the client's limit; without max_tokens, the engine's thread chooses a number."""
-    most, wanted = policy.max_tokens, api_request.sampling.max_tokens
-    if most is not None and wanted is not None and wanted > most:
+    """Check max_tokens against the client's limit. `_sampling_that_fits` chooses it if it is not set."""
+    limit, requested = policy.max_tokens, api_request.sampling.max_tokens
+    if limit is not None and requested is not None and requested > limit:
         name = api_request.names.get("max_tokens", "max_tokens")
-        raise ApiError(f"{name} is {wanted}; this client may ask for {most}", name)
+        raise ApiError(f"{name} must be at most {limit} for this client, not {requested}", name)
 
 
 def _model_facts(context: OpenAIContext, served: ModelEntry) -> dict[str, Any]:
@@ -280,7 +281,7 @@ def _model_facts(context: OpenAIContext, served: ModelEntry) -> dict[str, Any]:
     found: dict[str, Any] = {
         "id": served.name,
         "object": "model",
-        "created": context.began,
+        "created": context.started,
         "owned_by": "kvtheater",
         "root": served.name,
         "parent": None,
@@ -288,7 +289,7 @@ def _model_facts(context: OpenAIContext, served: ModelEntry) -> dict[str, Any]:
         "engine": engine.as_map() if engine else None,
         "state": served.status()["state"],
     }
-    if served.is_there:
+    if served.is_loaded:
         found["chat_template"] = "own" if served.model.has_chat_template else "plain"
         found["default_sampling_params"] = served.model.default_sampling
     return found

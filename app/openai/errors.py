@@ -1,4 +1,4 @@
-"""Refusals in OpenAI's shape, `{"error": {"message", "type", "param", "code"}}`, and in Anthropic's."""
+"""Error responses in OpenAI's format, `{"error": {"message", "type", "param", "code"}}`, and in Anthropic's."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ CODES = {
     "too_many_theaters": "rate_limit_exceeded",
     "too_slow": "request_timeout",
 }
-STATUS = {"refused": 400, "busy": 503, "unknown_theater": 503}  # where the page's differs
+STATUS = {"refused": 400, "busy": 503, "unknown_theater": 503}  # statuses that differ from the page's
 
 
 class ApiError(Exception):
-    """A refusal; the message is one sentence."""
+    """Error response of an API. The message is one sentence."""
 
     def __init__(
         self,
@@ -50,13 +50,13 @@ class ApiError(Exception):
         code: str | None = None,
         retry_after: int | None = None,
     ) -> None:
-        """`param`: the field of the body that is at fault; `retry_after`: seconds until the client may retry."""
+        """`param`: the invalid field of the body. `retry_after`: seconds until the client may retry."""
         super().__init__(message)
         self.message, self.param, self.status, self.code = message, param, status, code
         self.retry_after = retry_after
 
     def as_map(self, path: str = PREFIX) -> dict[str, Any]:
-        """Return the refusal as the API at `path` has it."""
+        """Return the body in the format of the API at `path`."""
         if is_anthropic(path):
             kind = ANTHROPIC_TYPES.get(self.status, "api_error" if self.status >= 500 else "invalid_request_error")
             return {"type": "error", "error": {"type": kind, "message": self.message}}
@@ -64,7 +64,7 @@ class ApiError(Exception):
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
     def response(self, path: str) -> tuple[str, list[tuple[str, str]], bytes]:
-        """Return status line, headers and body of an answer that is this refusal."""
+        """Return status line, headers and body of the response."""
         body = msgspec.json.encode(self.as_map(path))
         headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
         if self.retry_after is not None:
@@ -77,15 +77,15 @@ class ApiError(Exception):
 
 
 def api_error(error: BaseException, param: str | None = None) -> ApiError | None:
-    """Return the API's refusal for an error of the server; None: a bug of the program."""
+    """Return the API's form of an exception; None for a bug of the program."""
     if isinstance(error, ApiError):
         return error
     refusal = refusal_of(error)
-    return None if refusal is None else of_refusal(refusal, param)
+    return None if refusal is None else from_app_error(refusal, param)
 
 
-def of_refusal(refusal: AppError, param: str | None = None) -> ApiError:
-    """Return the API's form of a refusal of the page."""
+def from_app_error(refusal: AppError, param: str | None = None) -> ApiError:
+    """Return the API's form of an `AppError`."""
     status = STATUS.get(refusal.code, HTTP_STATUS[refusal.code])
     return ApiError(
         refusal.message,
@@ -96,10 +96,10 @@ def of_refusal(refusal: AppError, param: str | None = None) -> ApiError:
     )
 
 
-def of_http(error: HTTPException, request: Request) -> ApiError:
-    """Return the API's form of a Werkzeug error: no such address or method, a body that is too long or too slow."""
+def from_http_error(error: HTTPException, request: Request) -> ApiError:
+    """Return the API's form of a Werkzeug error: unknown path or method, a body that is too long or too slow."""
     if isinstance(error, NotFound):
         return ApiError(f"there is no {request.path[:80]} here", status=404, code="not_found")
     status = error.code or 500
-    what = f"a body may have {MAX_BYTES >> 20} MiB" if status == 413 else http_sentence(error, request)
-    return ApiError(what, status=status, code=CODES["too_slow"] if status == 408 else None)
+    message = f"a body may have {MAX_BYTES >> 20} MiB" if status == 413 else http_sentence(error, request)
+    return ApiError(message, status=status, code=CODES["too_slow"] if status == 408 else None)

@@ -18,16 +18,16 @@ class Full(Exception):
 class _Waiting(NamedTuple):
     priority: int
     arrival: int
-    item: object  # never compared: no two have one arrival
+    item: object  # never compared, since arrivals are unique
 
 
 class FairQueue(Generic[T]):
-    """Round-robin queue; within a client the lowest `priority` is first, then the earliest arrival. Not thread-safe."""
+    """Round-robin queue. A client's items are ordered by lowest `priority`, then by arrival. Not thread-safe."""
 
-    def __init__(self, most: int) -> None:
-        """`most`: limit over all clients."""
-        self._most = most
-        self._queues: dict[str, list[_Waiting]] = {}  # by client, the next turn first; none is empty
+    def __init__(self, max_total: int) -> None:
+        """`max_total`: maximum number of items of all clients."""
+        self._max_total = max_total
+        self._queues: dict[str, list[_Waiting]] = {}  # by client, in the order of turns; without empty queues
         self._arrivals = 0
         self._count = 0
 
@@ -39,25 +39,23 @@ class FairQueue(Generic[T]):
         """Return the number of waiting items per client, in the order of their turns. May be called on any thread."""
         return {client: len(queue) for client, queue in tuple(self._queues.items())}
 
-    def put(self, client: str, item: T, most: int, priority: int = 0) -> None:
-        """Append to the queue of the client, which holds at most `most`.
+    def put(self, client: str, item: T, max_of_client: int, priority: int = 0) -> None:
+        """Append to the queue of a client, which may have `max_of_client` items.
 
         Raises:
-            Full: one sentence.
+            Full: the client's queue or all queues together are full. The message is one sentence.
         """
         queue = self._queues.get(client, [])
-        if len(queue) >= most:
-            raise Full(f"{len(queue)} requests of this client wait already; a client may have {most}")
-        if self._count >= self._most:
-            raise Full(f"{self._count} requests wait already; this server takes no more than {self._most}")
+        if len(queue) >= max_of_client:
+            raise Full(f"{len(queue)} requests of this client are waiting; a client may have {max_of_client}")
+        if self._count >= self._max_total:
+            raise Full(f"{self._count} requests are waiting; this server queues at most {self._max_total}")
         self._arrivals += 1
         self._count += 1
         insort(self._queues.setdefault(client, queue), _Waiting(priority, self._arrivals, item))
 
     def take(self) -> T:
-        """Return the next item, and move its client to the end of the turns. Raises IndexError if the queue is
-        empty.
-        """
+        """Return the next item, and move its client to the end. Raises IndexError if the queue is empty."""
         if not self._queues:
             raise IndexError("the queue is empty")
         client = next(iter(self._queues))

@@ -1,7 +1,7 @@
-"""API keys of clients, as digests, and the policy of each.
+"""API keys of clients, as digests, and the policy of each key.
 
-No key is stored. A configured key is known by its SHA-256, any other by a digest under a secret of this process: the
-requests of different clients can be distinguished, and the key cannot be recovered from what is shown.
+No key is stored. A configured key is identified by its SHA-256, any other key by an HMAC with a secret of this process.
+The digests distinguish clients in logs and on the page without revealing the keys.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from app.openai.errors import ApiError
 from engine.options.toml_text import toml_tables
 
 
-class _Known(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _KeyTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Table of a client in the key file."""
 
     sha256: str
@@ -34,10 +34,10 @@ def digest(key: str) -> str:
 
 
 class ApiKeys:
-    """API keys of a server. Without any, every request is accepted, and the key that is sent identifies the client."""
+    """API keys of a server. A server without keys accepts every request, and uses the sent key to identify clients."""
 
     def __init__(self, known: dict[str, Policy], default: Policy) -> None:
-        """`known`: policies by SHA-256 of their keys; `default`: the policy if there are no keys."""
+        """`known`: policies by SHA-256 of their keys. `default`: policy of all clients if the server has no keys."""
         self._known, self._default = known, default
         self._secret = secrets.token_bytes(32)
 
@@ -45,16 +45,16 @@ class ApiKeys:
         return digest(key) in self._known
 
     def policy(self, key: str) -> Policy:
-        """Return the policy of the client with this key; "" if it sent none.
+        """Return the policy of the client that sent `key` ("": none).
 
         Raises:
-            ApiError: 401, the server requires a key, and this is not one of its keys.
+            ApiError: 401, the server has keys, and this is not one of them.
         """
         if self._known:
             found = self._known.get(digest(key))
             if found is None:
-                what = "this API key is not one of this server's" if key else "this server requires an API key"
-                raise ApiError(what, status=401, code="invalid_api_key")
+                message = "the API key is unknown to this server" if key else "this server requires an API key"
+                raise ApiError(message, status=401, code="invalid_api_key")
             return found
         if not key:
             return self._default
@@ -66,19 +66,20 @@ def read_keys(path: Path, default: Policy) -> dict[str, Policy]:
     """Read policies by SHA-256 from a TOML file with a table per client: `[name]`, `sha256 = "…"`, and its limits.
 
     Raises:
-        ValueError: one sentence.
+        ValueError: the file cannot be read, or is invalid.
     """
     try:
-        tables = msgspec.convert(toml_tables(path.read_text(encoding="utf-8")), dict[str, _Known])
+        tables = msgspec.convert(toml_tables(path.read_text(encoding="utf-8")), dict[str, _KeyTable])
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: {error}") from error
     found: dict[str, Policy] = {}
     for name, table in tables.items():
-        value = table.sha256.lower()
-        if len(value) != 64 or not all(char in "0123456789abcdef" for char in value):
-            raise ValueError(f"{path}: sha256 of {name} is no SHA-256: 64 digits of 0-9a-f")
-        own = {f: getattr(table, f) for f in ("max_waiting", "max_tokens", "deadline") if getattr(table, f) is not None}
-        found[value] = msgspec.structs.replace(default, name=name, **own)
+        sha256 = table.sha256.lower()
+        if len(sha256) != 64 or not all(char in "0123456789abcdef" for char in sha256):
+            raise ValueError(f"{path}: sha256 of {name} must have 64 digits of 0-9a-f")
+        fields = ("max_waiting", "max_tokens", "deadline")
+        limits = {field: value for field in fields if (value := getattr(table, field)) is not None}
+        found[sha256] = msgspec.structs.replace(default, name=name, **limits)
     return found

@@ -18,7 +18,7 @@ NAMES = {"prompt": "messages", "max_tokens": "max_tokens", "stop": "stop_sequenc
 
 
 class _Block(Struct, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
-    cache_control: Any = None  # where a prefix may be cached: here it is everywhere
+    cache_control: Any = None  # marks a cacheable prefix; this server caches every prefix
 
 
 class TextBlock(_Block, kw_only=True, tag="text"):
@@ -28,7 +28,7 @@ class TextBlock(_Block, kw_only=True, tag="text"):
 
 class ThinkingBlock(_Block, kw_only=True, tag="thinking"):
     thinking: str
-    signature: str = ""  # of another server's, or this one's empty one
+    signature: str = ""  # ignored: another server's, or this server's, which is empty
 
 
 class ToolUseBlock(_Block, kw_only=True, tag="tool_use"):
@@ -41,7 +41,7 @@ class ToolUseBlock(_Block, kw_only=True, tag="tool_use"):
 class ToolResultBlock(_Block, kw_only=True, tag="tool_result"):
     tool_use_id: str
     content: str | list[TextBlock] = ""
-    is_error: bool | None = None  # templates have no place for it: the content says it
+    is_error: bool | None = None  # ignored: templates have no such field, and the content describes the error
 
 
 class SystemMessage(Struct, kw_only=True, forbid_unknown_fields=True, tag_field="role", tag="system"):
@@ -75,7 +75,7 @@ class ToolChoice(Struct, kw_only=True, forbid_unknown_fields=True):
 
 class Thinking(Struct, kw_only=True, forbid_unknown_fields=True):
     type: Literal["enabled", "adaptive", "disabled"]
-    budget_tokens: Int | None = None  # a target, which no template has
+    budget_tokens: Int | None = None  # ignored: templates have no such setting
     display: Any = None
 
 
@@ -120,7 +120,7 @@ class MessagesBody(CountTokensBody, kw_only=True):
 def api_request(body: MessagesBody, model: ServedModel, max_model_len: int | None = None) -> ApiRequest:
     """Return the request of a body. Raises ApiError, naming the field.
 
-    As at Anthropic's, `max_tokens` may be more than there is room for.
+    `max_tokens` may exceed the context, as in Anthropic's API.
     """
     chat_body = _chat(
         body,
@@ -151,7 +151,8 @@ def _chat(body: CountTokensBody, **more: Any) -> ChatBody:
             messages.append(ChatMessage(role="system", content=_parts(message.content)))
     if isinstance(body.messages[-1], AssistantMessage):
         raise ApiError(
-            "messages: this server does not continue a message of the assistant; end with the user's", "messages"
+            "messages: this server cannot continue an assistant message; the last message must be the user's",
+            "messages",
         )
     settings: dict[str, Any] = {}
     if body.thinking is not None:

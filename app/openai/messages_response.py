@@ -1,4 +1,4 @@
-"""Answers of `/v1/messages` in Anthropic's shape, made from those of chat completions."""
+"""Responses of `/v1/messages` in Anthropic's format, converted from those of chat completions."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from app.openai import response
 from app.openai.call import Choice
 from app.openai.errors import ApiError
 from app.openai.paths import MESSAGES
-from app.openai.shape import Shape, event
+from app.openai.response_format import ResponseFormat, event
 
 STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 
 
-class Messages(Shape):
-    """Message with blocks of thinking, text and tool calls."""
+class Messages(ResponseFormat):
+    """Response as a message with blocks of thinking, text and tool calls."""
 
     path: ClassVar[str] = MESSAGES
     id_prefix: ClassVar[str] = "msg_"
-    alive: ClassVar[bytes] = event({"type": "ping"}, "ping")
+    keep_alive: ClassVar[bytes] = event({"type": "ping"}, "ping")
 
     _has_started = False
-    _index = -1  # of the block that is open, or was last
-    _open = ""  # its kind; "": none is open
+    _index = -1  # index of the open or the last block
+    _open = ""  # kind of the open block; "": none is open
 
-    def whole(self) -> dict[str, Any]:
-        completed = response.answer(self.call, self.token_bytes)["choices"][0]
+    def body(self) -> dict[str, Any]:
+        completed = response.response_body(self.call, self.token_bytes)["choices"][0]
         message, choice = completed["message"], self._choice
         content: list[dict[str, Any]] = []
         if "reasoning_content" in message:
@@ -38,18 +38,19 @@ class Messages(Shape):
             {"type": "tool_use", "id": id, "name": name, "input": msgspec.json.decode(arguments)}
             for id, name, arguments in _calls(message)
         ]
-        return self._message(content, *self._ended(choice, completed["finish_reason"]), self.call.num_output_tokens)
+        reason, sequence = self._stop_reason(choice, completed["finish_reason"])
+        return self._message(content, reason, sequence, self.call.num_output_tokens)
 
     def chunks(self) -> list[bytes]:
         changed, self.call.changed = self.call.changed, {}
         found: list[bytes] = []
-        for choice, part in changed.items():
-            update = response.delta(self.call, part, choice, self.token_bytes)
+        for choice, sub_request in changed.items():
+            update = response.delta(self.call, sub_request, choice, self.token_bytes)
             if update is not None:
                 found += self._events(update["delta"])
                 if update["finish_reason"] is not None and self.call.error is None:
                     found += self._close()
-                    reason, sequence = self._ended(choice, update["finish_reason"])
+                    reason, sequence = self._stop_reason(choice, update["finish_reason"])
                     delta = {"stop_reason": reason, "stop_sequence": sequence}
                     found.append(_event("message_delta", delta=delta, usage=self._usage(self.call.num_output_tokens)))
         return found
@@ -57,7 +58,7 @@ class Messages(Shape):
     def last_chunks(self) -> list[bytes]:
         return [_event("message_stop")]
 
-    def failed(self, error: ApiError) -> list[bytes]:
+    def error_chunks(self, error: ApiError) -> list[bytes]:
         return [event(error.as_map(self.path), "error")]
 
     def _events(self, delta: dict[str, Any]) -> list[bytes]:
@@ -97,8 +98,8 @@ class Messages(Shape):
     def _choice(self) -> Choice:
         return self.call.sub_requests[0].choices[0]
 
-    def _ended(self, choice: Choice, reason: str) -> tuple[str, str | None]:
-        """Return the stop reason, and the stop sequence if one ended it."""
+    def _stop_reason(self, choice: Choice, reason: str) -> tuple[str, str | None]:
+        """Return the stop reason, and the matched stop sequence if there is one."""
         if reason == "stop" and choice.stopped_by in self.call.request.sampling.stop:
             return "stop_sequence", choice.stopped_by
         if reason == "length" and self.call.sub_requests[0].sampling.max_tokens is None:
@@ -120,7 +121,7 @@ class Messages(Shape):
         }
 
     def _usage(self, num_output_tokens: int) -> dict[str, Any]:
-        """Count each prompt token once: a hit, in a block that the next request can hit, or neither."""
+        """Return the token counts. Each prompt token counts once: as a hit, as newly cached, or as neither."""
         call = self.call
         read, created = call.num_cached_tokens, call.num_newly_cached_tokens
         return {

@@ -11,23 +11,23 @@ from msgspec import Struct
 
 from app.ground.errors import one_sentence
 from app.models.engine_face import ServedModel, TemplateSettingError
-from app.openai.bodies import ChatBody, ChatMessage, CompletionBody, Sampled, Tool, ToolCall
+from app.openai.bodies import ChatBody, ChatMessage, CompletionBody, SamplingBody, Tool, ToolCall
 from app.openai.errors import ApiError
-from app.openai.generated import Reading, reading_of, reads_tools
+from app.openai.generated import ParserSettings, parser_settings, uses_tools
 from engine.config import MAX_LOGPROBS, SamplingParams
 from engine.options.check import out_of_range
 from engine.requests.request_spec import RequestError, check_characters
 
-COMPLETION_TOKENS = 16  # of a completion without max_tokens, as in OpenAI's API
+COMPLETION_TOKENS = 16  # default max_tokens of completions, as in OpenAI's API
 MAX_PROMPTS = 64  # in one body
-NAMES: Mapping[str, str] = MappingProxyType({})  # field names of a body, where the engine's differ
+NAMES: Mapping[str, str] = MappingProxyType({})  # engine's field name -> body's, if they differ
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
     """Prompt of a body."""
 
     token_ids: list[int]
-    text: str | None = None  # as it was sent, where it is echoed; None: token ids were sent, or no echo
+    text: str | None = None  # the sent text, if it is to be echoed
 
 
 class ApiRequest(Struct, frozen=True, kw_only=True):
@@ -41,18 +41,18 @@ class ApiRequest(Struct, frozen=True, kw_only=True):
     cache_salt: str | None = None
     stream: bool = False
     include_usage: bool = False
-    continuous_usage: bool = False  # the usage so far, in each chunk
+    continuous_usage: bool = False  # whether each chunk has the usage so far
     echo: bool = False
-    only_echo: bool = False  # max_tokens 0: the prompt is scored, and the one generated token is left out
+    only_echo: bool = False  # max_tokens 0: the prompt is scored, and the one generated token is dropped
     logprobs: int | None = None  # alternatives to return with each token; None: no log probabilities
     prompt_logprobs: int | None = None  # the same for the prompt, in a separate field
-    reading: Reading | None = None  # how the text is parsed; None: it is returned as it is
+    parser_settings: ParserSettings | None = None  # None: the text is returned unparsed
     parallel_tool_calls: bool = True
-    default_tokens: int | None = None  # limit without max_tokens; None: as many as fit
+    default_tokens: int | None = None  # default of max_tokens; None: as many as fit
     names: Mapping[str, str] = NAMES
 
     def refusal(self, error: ValueError) -> ApiError:
-        """Return the API error for an error of the engine (RequestError, ConfigError), with the field of the body."""
+        """Return the API error, with the body's field, for a RequestError or a ConfigError of the engine."""
         sentence = one_sentence(error)
         field = (error.field if isinstance(error, RequestError) else field_of(sentence)) or "prompt"
         if field == "n" and self.sampling.best_of is not None:
@@ -70,7 +70,7 @@ def completion(body: CompletionBody, model: ServedModel, max_model_len: int | No
     if best_of < n:
         raise ApiError(f"best_of ({best_of}) must be at least n ({n})", "best_of")
     if body.stream and best_of > n:
-        raise ApiError("best_of over n cannot be streamed: which ones are the best is known at the end", "best_of")
+        raise ApiError("best_of over n cannot be streamed, since the best answers are known only at the end", "best_of")
     only_echo = bool(body.echo) and body.max_tokens == 0
     prompt_logprobs = body.prompt_logprobs
     if body.echo and body.logprobs is not None:
@@ -94,29 +94,29 @@ def completion(body: CompletionBody, model: ServedModel, max_model_len: int | No
 def chat(
     body: ChatBody, model: ServedModel, max_model_len: int | None = None, names: Mapping[str, str] = NAMES
 ) -> ApiRequest:
-    """Parse a chat body. Raises ApiError, naming the field. `names`: field names of the body that it is made from."""
+    """Parse a chat body. Raises ApiError, naming the field. `names`: field names of the body before its conversion."""
     if body.top_logprobs and not body.logprobs:
         raise ApiError("top_logprobs needs logprobs: true", "top_logprobs")
     _check_between("top_logprobs", body.top_logprobs, 0, MAX_LOGPROBS)
     if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
         raise ApiError("max_tokens and max_completion_tokens differ; send one", "max_tokens")
-    is_older = body.max_completion_tokens is None
-    max_tokens = body.max_tokens if is_older else body.max_completion_tokens
+    uses_old_name = body.max_completion_tokens is None
+    max_tokens = body.max_tokens if uses_old_name else body.max_completion_tokens
     n = _count("n", body.n)
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     if body.tool_choice not in (None, "none", "auto"):
-        why = "without constrained decoding no tool call can be promised"
-        raise ApiError(f"tool_choice must be auto or none: {why}", "tool_choice")
+        reason = "this server cannot force tool calls"
+        raise ApiError(f"tool_choice must be auto or none: {reason}", "tool_choice")
     tools = body.tools if body.tools and body.tool_choice != "none" else []
     settings = _effort_settings(body.reasoning_effort) | (body.chat_template_kwargs or {})
     token_ids = conversation(body.messages, model, max_model_len, settings, tools, names.get("prompt", "messages"))
     is_parallel = body.parallel_tool_calls is not False
-    usual = {"prompt": "messages", "max_tokens": "max_tokens" if is_older else "max_completion_tokens"}
-    names = {**usual, **names}
+    defaults = {"prompt": "messages", "max_tokens": "max_tokens" if uses_old_name else "max_completion_tokens"}
+    names = {**defaults, **names}
     return ApiRequest(
         kind="chat",
         prompts=[Prompt(token_ids=token_ids)],
-        reading=reading_of(model, token_ids, bool(tools), is_parallel),
+        parser_settings=parser_settings(model, token_ids, bool(tools), is_parallel),
         parallel_tool_calls=is_parallel,
         sampling=_sampling(body, model, max_tokens, n, n, logprobs, body.prompt_logprobs, names),
         names=names,
@@ -128,7 +128,7 @@ def chat(
 
 
 def _effort_settings(effort: str | None) -> dict[str, Any]:
-    """Return the variables of a chat template for a reasoning effort; "none" turns thinking off."""
+    """Return the chat-template variables for a reasoning effort. "none" disables thinking."""
     if effort is None:
         return {}
     return {"reasoning_effort": effort, "enable_thinking": False} if effort == "none" else {"reasoning_effort": effort}
@@ -142,9 +142,9 @@ def conversation(
     tools: Sequence[Tool] = (),
     field: str = "messages",
 ) -> list[int]:
-    """Return the token ids of a conversation, by the model's own template or the plain one (`ServedModel.chat`).
+    """Render a conversation with the model's chat template or the plain one (`ServedModel.chat`). Returns token ids.
 
-    `field`: the body's field with the messages, for errors.
+    `field`: name of the body's field with the messages, for errors.
     """
     chat: list[dict[str, Any]] = []
     for at, message in enumerate(messages):
@@ -157,52 +157,54 @@ def conversation(
             for place, part in enumerate(content):
                 where = f"messages[{at}].content[{place}]"
                 if part.type != "text":
-                    raise ApiError(f"{where}: this server reads parts of type text, not {part.type[:40]!r}", "messages")
+                    raise ApiError(
+                        f"{where}: only parts of type text are supported, not {part.type[:40]!r}", "messages"
+                    )
                 if part.text is None:
                     raise ApiError(f"{where}.text is missing", "messages")
-            content = "\n".join(part.text or "" for part in content)  # as vLLM joins them
+            content = "\n".join(part.text or "" for part in content)  # as vLLM does
         chat.append({"role": "system" if message.role == "developer" else message.role, "content": content})
         if message.tool_calls:
             chat[-1]["tool_calls"] = [
-                _called(call, f"messages[{at}].tool_calls[{i}].function.arguments")
+                _template_call(call, f"messages[{at}].tool_calls[{i}].function.arguments")
                 for i, call in enumerate(message.tool_calls)
             ]
         if message.tool_call_id is not None:
             chat[-1]["tool_call_id"] = message.tool_call_id
         if message.reasoning_content:
             chat[-1]["reasoning_content"] = message.reasoning_content
-    given = [{"type": tool.type, "function": tool.function} for tool in tools]
+    functions = [{"type": tool.type, "function": tool.function} for tool in tools]
     if max_model_len is not None:
-        _check_length(_num_characters([chat, given]), max_model_len, field)
-    if not model.has_chat_template and (given or any(one["role"] == "tool" or "tool_calls" in one for one in chat)):
-        raise ApiError("this model has no chat template, which tools need", "tools" if given else field)
+        _check_length(_num_characters([chat, functions]), max_model_len, field)
+    if not model.has_chat_template and (functions or any(one["role"] == "tool" or "tool_calls" in one for one in chat)):
+        raise ApiError("tools need a chat template, which this model lacks", "tools" if functions else field)
     try:
-        token_ids = model.chat(chat, template_settings or {}, given)
+        token_ids = model.chat(chat, template_settings or {}, functions)
     except TemplateSettingError as error:
         raise ApiError(f"chat_template_kwargs: {error}", "chat_template_kwargs") from error
     except ValueError as error:
         raise ApiError(f"{field}: {error}", field) from error
-    if given and not reads_tools(model.chat_template):
-        why = f"the chat template of {model.facts.name} does not use tools"
-        raise ApiError(f"{why}: send none, or choose a model whose template does", "tools")
+    if functions and not uses_tools(model.chat_template):
+        reason = f"the chat template of {model.facts.name} does not use tools"
+        raise ApiError(f"{reason}: send none, or choose a model whose template does", "tools")
     return token_ids
 
 
-def _called(call: ToolCall, where: str) -> dict[str, Any]:
-    """Return a tool call as templates read it: its arguments as an object."""
-    function = {"name": call.function.name, "arguments": arguments_of(call.function.arguments, where)}
+def _template_call(call: ToolCall, where: str) -> dict[str, Any]:
+    """Return a tool call for a template, with its arguments as an object."""
+    function = {"name": call.function.name, "arguments": parse_arguments(call.function.arguments, where)}
     return {"id": call.id, "type": call.type, "function": function}
 
 
-def arguments_of(given: str | dict[str, Any], where: str) -> dict[str, Any]:
-    """Return the arguments of a tool call. Raises ApiError, naming their place in the body, `where`."""
-    arguments: Any = given or {}
+def parse_arguments(value: str | dict[str, Any], where: str) -> dict[str, Any]:
+    """Return the arguments of a tool call as an object. `where`: their place in the body, for an ApiError."""
+    arguments: Any = value or {}
     field = where.partition("[")[0]
     if isinstance(arguments, str):
         try:
             arguments = msgspec.json.decode(arguments)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise ApiError(f"{where} is no JSON: {error}", field) from error
+            raise ApiError(f"{where} is not JSON: {error}", field) from error
     if not isinstance(arguments, dict):
         raise ApiError(f"{where} must be a JSON object", field)
     return arguments
@@ -210,15 +212,15 @@ def arguments_of(given: str | dict[str, Any], where: str) -> dict[str, Any]:
 
 def _num_characters(value: Any) -> int:
     """Return the number of characters of all texts in a JSON value."""
-    total, left = 0, [value]
-    while left:
-        one = left.pop()
+    total, stack = 0, [value]
+    while stack:
+        one = stack.pop()
         if isinstance(one, str):
             total += len(one)
         elif isinstance(one, dict):
-            left += [*one, *one.values()]
+            stack += [*one, *one.values()]
         elif isinstance(one, list):
-            left += one
+            stack += one
     return total
 
 
@@ -230,12 +232,12 @@ class _Common(TypedDict):
     continuous_usage: bool
 
 
-def _common(body: Sampled) -> _Common:
+def _common(body: SamplingBody) -> _Common:
     options = body.stream_options
     if options is not None and not body.stream:
         raise ApiError("stream_options needs stream: true", "stream_options")
     if body.prompt_logprobs is not None and body.stream:
-        raise ApiError("prompt_logprobs cannot be streamed: leave one of the two out", "prompt_logprobs")
+        raise ApiError("prompt_logprobs cannot be streamed; omit it or stream", "prompt_logprobs")
     return {
         "priority": body.priority or 0,
         "cache_salt": body.cache_salt,
@@ -246,7 +248,7 @@ def _common(body: Sampled) -> _Common:
 
 
 def _sampling(
-    body: Sampled,
+    body: SamplingBody,
     model: ServedModel,
     max_tokens: int | None,
     n: int,
@@ -256,10 +258,10 @@ def _sampling(
     names: Mapping[str, str] = NAMES,
 ) -> SamplingParams:
     stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
-    given = {
+    fields = {
         "temperature": body.temperature,
         "top_p": body.top_p,
-        "top_k": 0 if body.top_k == -1 else body.top_k,  # vLLM's value for off
+        "top_k": 0 if body.top_k == -1 else body.top_k,  # -1 disables top-k in vLLM
         "min_p": body.min_p,
         "repetition_penalty": body.repetition_penalty,
         "seed": body.seed,
@@ -277,7 +279,7 @@ def _sampling(
         prompt_logprobs=prompt_logprobs,
         **{"temperature": 1.0}
         | model.default_sampling
-        | {name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
+        | {name: value for name, value in fields.items() if value is not None},  # type: ignore[arg-type]
     )
     if wrong := out_of_range(sampling):
         field = field_of(wrong) or ""
@@ -285,7 +287,7 @@ def _sampling(
         raise ApiError(name + wrong.removeprefix(field), name)
     if sampling.num_sequences > 1 and sampling.temperature == 0:
         many = "n" if n > 1 else "best_of"
-        raise ApiError(f"with temperature 0 all {many} answers would be the same: set a temperature", many)
+        raise ApiError(f"with temperature 0 all {many} answers would be equal; set a temperature", many)
     return sampling
 
 
@@ -295,47 +297,47 @@ def field_of(sentence: str) -> str | None:
     return word if word in SamplingParams.__struct_fields__ else None
 
 
-def _logit_bias(given: dict[str, float] | None) -> dict[int, float] | None:
-    if given is None:
+def _logit_bias(biases: dict[str, float] | None) -> dict[int, float] | None:
+    if biases is None:
         return None
-    if not all(name.isdecimal() and len(name) < 10 for name in given):
-        raise ApiError('logit_bias has token ids as its names, as in {"42": -100}', "logit_bias")
-    return {int(name): bias for name, bias in given.items()}
+    if not all(name.isdecimal() and len(name) < 10 for name in biases):
+        raise ApiError('the keys of logit_bias must be token ids, as in {"42": -100}', "logit_bias")
+    return {int(name): bias for name, bias in biases.items()}
 
 
 def _prompts(
     prompt: str | list[str | int | list[int]], model: ServedModel, max_model_len: int | None, keep_texts: bool
 ) -> list[Prompt]:
-    """Parse OpenAI's four forms: text, token ids, and lists of either. `keep_texts`: texts are echoed."""
+    """Parse OpenAI's four forms: text, token ids, and lists of either. `keep_texts`: keep texts for the echo."""
 
-    def tokenized(text: str) -> Prompt:
-        return _tokenized(text, model, max_model_len, keep_texts)
+    def from_text(text: str) -> Prompt:
+        return _tokenize(text, model, max_model_len, keep_texts)
 
-    def as_given(token_ids: list[int]) -> Prompt:
+    def from_token_ids(token_ids: list[int]) -> Prompt:
         if max_model_len is not None and len(token_ids) >= max_model_len:
-            what = f"the prompt has {len(token_ids)} tokens; with one to generate that is over max_model_len "
-            raise ApiError(f"{what}{max_model_len}", "prompt", code="context_length_exceeded")
+            message = f"the prompt has {len(token_ids)} tokens; with one to generate that is over max_model_len "
+            raise ApiError(f"{message}{max_model_len}", "prompt", code="context_length_exceeded")
         return Prompt(token_ids=token_ids)
 
     if isinstance(prompt, str):
-        return [tokenized(prompt)]
+        return [from_text(prompt)]
     if not prompt:
         raise ApiError("prompt is an empty list", "prompt")
     if all(isinstance(one, int) for one in prompt):
-        return [as_given([one for one in prompt if isinstance(one, int)])]
+        return [from_token_ids([one for one in prompt if isinstance(one, int)])]
     if len(prompt) > MAX_PROMPTS:
-        raise ApiError(f"{len(prompt)} prompts in one request; {MAX_PROMPTS} are taken", "prompt")
+        raise ApiError(f"a request may have at most {MAX_PROMPTS} prompts, not {len(prompt)}", "prompt")
     if all(isinstance(one, str) for one in prompt):
-        return [tokenized(one) for one in prompt if isinstance(one, str)]
+        return [from_text(one) for one in prompt if isinstance(one, str)]
     if all(isinstance(one, list) for one in prompt):
-        return [as_given(one) for one in prompt if isinstance(one, list)]
+        return [from_token_ids(one) for one in prompt if isinstance(one, list)]
     raise ApiError("prompt mixes texts and token ids; send one kind", "prompt")
 
 
-def _tokenized(text: str, model: ServedModel, max_model_len: int | None, keep_text: bool) -> Prompt:
-    """Encode a text on the worker thread; the engine's thread is reserved for steps."""
+def _tokenize(text: str, model: ServedModel, max_model_len: int | None, keep_text: bool) -> Prompt:
+    """Encode a text, on the worker thread, since the engine's thread is reserved for steps."""
     if not model.tokenizer_facts.name:
-        raise ApiError("this model has no tokenizer: send token ids", "prompt")
+        raise ApiError("this model has no tokenizer; send token ids", "prompt")
     _check_length(len(text), max_model_len, "prompt")
     return Prompt(token_ids=model.encode(model.normalize(text)), text=text if keep_text else None)
 
@@ -347,11 +349,11 @@ def _check_length(num_characters: int, max_model_len: int | None, field: str) ->
         raise ApiError(str(error), field, code="context_length_exceeded") from error
 
 
-def _count(name: str, given: int | None) -> int:
-    _check_between(name, given, 1, 128)
-    return given or 1
+def _count(name: str, value: int | None) -> int:
+    _check_between(name, value, 1, 128)
+    return value or 1
 
 
-def _check_between(name: str, given: int | None, low: int, high: int) -> None:
-    if given is not None and not low <= given <= high:
-        raise ApiError(f"{name} must be between {low} and {high}, not {given}", name)
+def _check_between(name: str, value: int | None, low: int, high: int) -> None:
+    if value is not None and not low <= value <= high:
+        raise ApiError(f"{name} must be between {low} and {high}, not {value}", name)

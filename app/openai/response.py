@@ -1,4 +1,4 @@
-"""Responses and chunks of OpenAI's completions, from the state of a call. The only side effect marks output as sent."""
+"""Responses and chunks of OpenAI's completions, from the state of a call, in which they mark output as sent."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import msgspec
 
 from app import __version__
 from app.openai.call import Call, Choice, SubRequest
-from app.openai.shape import Shape, TokenBytes, event
+from app.openai.response_format import ResponseFormat, TokenBytes, event
 from app.openai.tool_calls import Calls
 from engine.trace.records import Candidate, Output
 
 FINGERPRINT = f"kvtheater-{__version__}"
 DONE = b"data: [DONE]\n\n"
-PLACE = secrets.token_hex(16)  # placeholder of a text; occurs in no name and no text
+PLACEHOLDER = secrets.token_hex(16)  # stands for the text in an envelope; too random to occur in one
 
 
-class Completions(Shape):
-    """Answers of `/v1/completions` and `/v1/chat/completions`."""
+class Completions(ResponseFormat):
+    """Format of `/v1/completions` and `/v1/chat/completions`."""
 
-    def whole(self) -> dict[str, Any]:
-        return answer(self.call, self.token_bytes)
+    def body(self) -> dict[str, Any]:
+        return response_body(self.call, self.token_bytes)
 
     def chunks(self) -> list[bytes]:
         return chunks(self.call, self.token_bytes)
@@ -32,10 +32,10 @@ class Completions(Shape):
         return last_chunks(self.call)
 
 
-def answer(call: Call, token_bytes: TokenBytes) -> dict[str, Any]:
-    """Return the whole response of a finished call."""
+def response_body(call: Call, token_bytes: TokenBytes) -> dict[str, Any]:
+    """Return the response to a finished call."""
     choices = [
-        whole(call, sub_request, choice, place, token_bytes)
+        choice_body(call, sub_request, choice, place, token_bytes)
         for sub_request in call.sub_requests
         for place, choice in enumerate(sub_request.response_choices, sub_request.first_index)
     ]
@@ -46,20 +46,21 @@ def answer(call: Call, token_bytes: TokenBytes) -> dict[str, Any]:
 
 
 def chunks(call: Call, token_bytes: TokenBytes) -> list[bytes]:
-    """Return the events since the last call, one for each choice with something to send."""
+    """Return the events since the last call, one for each choice with new output."""
     found: list[bytes] = []
     changed, call.changed = call.changed, {}
     for choice, sub_request in changed.items():
-        if choice.around is not None and choice.finish_reason is None:
+        if choice.envelope is not None and choice.finish_reason is None:
             text = "".join([output.text for output in choice.outputs])
             choice.outputs = []
             if text:
-                found.append(choice.around[0] + msgspec.json.encode(text) + choice.around[1])
+                found.append(choice.envelope[0] + msgspec.json.encode(text) + choice.envelope[1])
         elif (chunk_choice := delta(call, sub_request, choice, token_bytes)) is not None:
             found.append(_chunk(call, chunk_choice))
             request = call.request
-            if request.logprobs is None and not (request.only_echo or request.continuous_usage or request.reading):
-                choice.around = _around(call, sub_request, choice, token_bytes)
+            is_plain = not (request.only_echo or request.continuous_usage or request.parser_settings)
+            if request.logprobs is None and is_plain:
+                choice.envelope = _envelope(call, sub_request, choice, token_bytes)
     return found
 
 
@@ -70,14 +71,16 @@ def _chunk(call: Call, chunk_choice: dict[str, Any]) -> bytes:
     return event(chunk)
 
 
-def _around(call: Call, sub_request: SubRequest, choice: Choice, token_bytes: TokenBytes) -> tuple[bytes, bytes]:
-    """Return the bytes before and after the text in each event of a choice between its first and its last one."""
-    between = Choice(call, choice.index)
-    between.has_started = True
-    between.outputs = [Output(seq_id=0, token_id=0, token_bytes=b"", text=PLACE, logprob=0.0, top=[])]
-    chunk_choice = delta(call, sub_request, between, token_bytes)
+def _envelope(call: Call, sub_request: SubRequest, choice: Choice, token_bytes: TokenBytes) -> tuple[bytes, bytes]:
+    """Return the bytes before and after the text in the events of a choice, which are equal in all but the first and
+    the last event.
+    """
+    sample = Choice(call, choice.index)
+    sample.has_started = True
+    sample.outputs = [Output(seq_id=0, token_id=0, token_bytes=b"", text=PLACEHOLDER, logprob=0.0, top=[])]
+    chunk_choice = delta(call, sub_request, sample, token_bytes)
     assert chunk_choice is not None
-    before, after = _chunk(call, chunk_choice).split(msgspec.json.encode(PLACE))
+    before, after = _chunk(call, chunk_choice).split(msgspec.json.encode(PLACEHOLDER))
     return before, after
 
 
@@ -89,7 +92,7 @@ def last_chunks(call: Call) -> list[bytes]:
 
 
 def usage(call: Call) -> dict[str, Any]:
-    """Return the token counts of a call; `cached_tokens` are prompt tokens that hit the prefix cache."""
+    """Return the token counts of a call. `cached_tokens`: prompt tokens that hit the prefix cache."""
     prompt, output = call.num_prompt_tokens, call.num_output_tokens
     return {
         "prompt_tokens": prompt,
@@ -112,18 +115,20 @@ def _head(call: Call, is_chunk: bool) -> dict[str, Any]:
     }
 
 
-def whole(call: Call, sub_request: SubRequest, choice: Choice, index: int, token_bytes: TokenBytes) -> dict[str, Any]:
+def choice_body(
+    call: Call, sub_request: SubRequest, choice: Choice, index: int, token_bytes: TokenBytes
+) -> dict[str, Any]:
     """Return a choice of a response that is not streamed."""
     text = "".join(output.text for output in choice.outputs)
     entry: dict[str, Any] = {"index": index, "finish_reason": choice.finish_reason}
     if call.request.kind == "chat":
-        reasoning, content, calls = choice.reader.read(choice.outputs, True) if choice.reader else ("", text, [])
+        reasoning, content, calls = choice.parser.read(choice.outputs, True) if choice.parser else ("", text, [])
         entry["message"] = {"role": "assistant", "content": content, "refusal": None, "annotations": []}
         if reasoning:
             entry["message"]["reasoning_content"] = reasoning
         if calls:
             entry["message"] |= {"content": content or None, "tool_calls": calls}
-            entry["finish_reason"] = _reason(choice.finish_reason)
+            entry["finish_reason"] = _tool_calls_reason(choice.finish_reason)
         entry["logprobs"] = _chat_logprobs(call, choice.outputs)
     else:
         echoed = _echo(call, sub_request, token_bytes)
@@ -138,17 +143,17 @@ def whole(call: Call, sub_request: SubRequest, choice: Choice, index: int, token
 
 
 def delta(call: Call, sub_request: SubRequest, choice: Choice, token_bytes: TokenBytes) -> dict[str, Any] | None:
-    """Return what is new in a choice of a stream; None if no character is complete and nothing else is new."""
+    """Return the new output of a choice of a stream; None if there is nothing to send, such as a complete character."""
     is_first, ended = not choice.has_started, choice.finish_reason
-    outputs, choice.outputs = choice.outputs, []  # their text is held back, or sent now
-    if choice.reader:
-        reasoning, text, calls = choice.reader.read(outputs, ended is not None)
+    outputs, choice.outputs = choice.outputs, []
+    if choice.parser:
+        reasoning, text, calls = choice.parser.read(outputs, ended is not None)
     else:
         reasoning, text, calls = "", "".join(output.text for output in outputs), Calls()
     echoed = _echo(call, sub_request, token_bytes) if is_first and call.request.kind == "completion" else ""
-    is_silent = not (text or reasoning) and (call.request.logprobs is None or not choice.reader)
-    if choice.is_final_sent or (is_silent and not (ended or echoed)):
-        choice.outputs = [] if choice.reader else outputs
+    has_no_text = not (text or reasoning) and (call.request.logprobs is None or not choice.parser)
+    if choice.is_final_sent or (has_no_text and not (ended or echoed)):
+        choice.outputs = [] if choice.parser else outputs  # a parser has their text
         return None
     choice.has_started = True
     choice.is_final_sent = ended is not None
@@ -159,7 +164,7 @@ def delta(call: Call, sub_request: SubRequest, choice: Choice, token_bytes: Toke
             entry["delta"]["reasoning_content"] = reasoning
         if calls:
             entry["delta"]["tool_calls"] = [{"index": i, **one} for i, one in enumerate(calls)]
-            entry["finish_reason"] = _reason(ended)
+            entry["finish_reason"] = _tool_calls_reason(ended)
         entry["logprobs"] = _chat_logprobs(call, outputs)
         return entry
     if call.request.only_echo:
@@ -171,7 +176,7 @@ def delta(call: Call, sub_request: SubRequest, choice: Choice, token_bytes: Toke
     return entry
 
 
-def _reason(reason: str | None) -> str | None:
+def _tool_calls_reason(reason: str | None) -> str | None:
     """Return the finish reason of a choice with tool calls: "tool_calls", unless a limit or an abort ended it."""
     return "tool_calls" if reason == "stop" else reason
 
@@ -185,7 +190,7 @@ def _echo(call: Call, sub_request: SubRequest, token_bytes: TokenBytes) -> str:
 
 
 def label(token: bytes) -> str:
-    """Return a token as text; a piece of a character as its bytes, as in OpenAI's completions: `bytes:\\xe6\\x98`."""
+    """Return a token as text. Part of a character becomes `bytes:\\xe6\\x98`, as in OpenAI's completions."""
     try:
         return token.decode("utf-8")
     except UnicodeDecodeError:
@@ -218,7 +223,7 @@ def _completion_logprobs(
     with_prompt: bool,
     choice: Choice | None = None,
 ) -> dict[str, Any] | None:
-    """Return four parallel lists, one entry per token; an echoed prompt's first token has no probability."""
+    """Return four parallel lists with an entry per token. The first token of an echoed prompt has no probability."""
     count = call.request.logprobs
     if count is None:
         return None
@@ -248,7 +253,7 @@ def _completion_logprobs(
 
 
 def _prompt_logprobs(call: Call, sub_request: SubRequest, token_bytes: TokenBytes) -> list[dict[str, Any] | None]:
-    """Return, as vLLM does, a map from token id to its figures for each prompt token; None for the first."""
+    """Return for each prompt token a map of token id to figures, as vLLM does; None for the first token."""
     count = call.request.prompt_logprobs or 0
     found: list[dict[str, Any] | None] = [None]
     for one in sorted(sub_request.prompt_logprobs, key=lambda scored: scored.position):
@@ -259,7 +264,7 @@ def _prompt_logprobs(call: Call, sub_request: SubRequest, token_bytes: TokenByte
             {
                 str(c.token_id): {
                     "logprob": c.logprob,
-                    "rank": places.get(c.token_id),  # null: less probable than all recorded ones
+                    "rank": places.get(c.token_id),  # null: less probable than all recorded candidates
                     "decoded_token": label(c.token_bytes),
                 }
                 for c in shown

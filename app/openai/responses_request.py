@@ -20,12 +20,12 @@ NAMES = {"prompt": "input", "max_tokens": "max_output_tokens"}
 class Content(Struct, kw_only=True, forbid_unknown_fields=True):
     type: Literal["input_text", "output_text", "summary_text", "reasoning_text"]
     text: str
-    annotations: Any = None  # of an answer that is sent back, as what follows
+    annotations: Any = None  # this and `logprobs` are part of an earlier response that the client sends back
     logprobs: Any = None
 
 
 class Item(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Message, tool call, tool output, or reasoning: each has some of the fields."""
+    """Message, tool call, tool output, or reasoning. Each type uses some of the fields."""
 
     type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
     role: Literal["user", "assistant", "system", "developer"] | None = None
@@ -38,7 +38,7 @@ class Item(Struct, kw_only=True, forbid_unknown_fields=True):
     id: str | None = None
     status: str | None = None
     phase: str | None = None
-    encrypted_content: str | None = None  # of another server's
+    encrypted_content: str | None = None  # from another server; ignored
 
 
 class FunctionTool(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -72,7 +72,7 @@ class ResponsesBody(Body, kw_only=True):
         "background": (False,),
         "context_management": ([],),
         "conversation": (),
-        "include": ([], ["reasoning.encrypted_content"]),  # there is none
+        "include": ([], ["reasoning.encrypted_content"]),  # responses have none
         "max_tool_calls": (),
         "prompt": (),
         "top_logprobs": (0,),
@@ -97,7 +97,7 @@ class ResponsesBody(Body, kw_only=True):
 
 
 def messages(body: ResponsesBody) -> list[ChatMessage]:
-    """Return its input as messages of chat completions. Raises ApiError, naming the item."""
+    """Return the input of a body as messages of chat completions. Raises ApiError, naming the item."""
     if isinstance(body.input, str):
         return [ChatMessage(role="user", content=body.input)]
     found: list[ChatMessage] = []
@@ -108,7 +108,7 @@ def messages(body: ResponsesBody) -> list[ChatMessage]:
                 if item.role is None or item.content is None:
                     raise _missing(where, "role" if item.role is None else "content")
                 if item.role == "assistant":
-                    message = _assistants(found)
+                    message = _assistant_message(found)
                     message.content = [*(message.content or []), *_parts(item.content)]  # type: ignore[list-item]
                 else:
                     found.append(ChatMessage(role=item.role, content=_parts(item.content)))
@@ -119,9 +119,9 @@ def messages(body: ResponsesBody) -> list[ChatMessage]:
             case "function_call":
                 if item.call_id is None or item.name is None:
                     raise _missing(where, "call_id" if item.call_id is None else "name")
-                arguments = request.arguments_of(item.arguments, f"{where}.arguments")
+                arguments = request.parse_arguments(item.arguments, f"{where}.arguments")
                 function = CalledFunction(name=item.name, arguments=arguments)
-                message = _assistants(found)
+                message = _assistant_message(found)
                 message.tool_calls = [*(message.tool_calls or []), ToolCall(id=item.call_id, function=function)]
             case "function_call_output":
                 if item.call_id is None or item.output is None:
@@ -136,7 +136,7 @@ def messages(body: ResponsesBody) -> list[ChatMessage]:
 def api_request(
     body: ResponsesBody, conversation: Sequence[ChatMessage], model: ServedModel, max_model_len: int | None = None
 ) -> ApiRequest:
-    """Return the request of a body. `conversation`: without its instructions. Raises ApiError, naming the field."""
+    """Return the request of a body. `conversation` lacks its instructions. Raises ApiError, naming the field."""
     first = [] if body.instructions is None else [ChatMessage(role="system", content=body.instructions)]
     chat_body = ChatBody(
         model=body.model,
@@ -167,8 +167,8 @@ def echoed_fields(body: ResponsesBody) -> dict[str, Any]:
     }
 
 
-def _assistants(found: list[ChatMessage]) -> ChatMessage:
-    """Return the assistant's message to which an item belongs: the last message, or a new one."""
+def _assistant_message(found: list[ChatMessage]) -> ChatMessage:
+    """Return the last message if it is the assistant's; otherwise append one and return it."""
     if not found or found[-1].role != "assistant":
         found.append(ChatMessage(role="assistant"))
     return found[-1]

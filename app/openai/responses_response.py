@@ -1,4 +1,4 @@
-"""Answers of `/v1/responses` in OpenAI's shape, made from those of chat completions."""
+"""Responses of `/v1/responses`, converted from those of chat completions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from app.openai import response
 from app.openai.bodies import CalledFunction, ChatMessage, ToolCall
 from app.openai.call import Call
 from app.openai.errors import ApiError
-from app.openai.shape import Shape, TokenBytes, event
+from app.openai.response_format import ResponseFormat, TokenBytes, event
 
 
-class Responses(Shape):
+class Responses(ResponseFormat):
     """Response as items: reasoning, a message, and tool calls."""
 
     path: ClassVar[str] = "/v1/responses"
@@ -24,21 +24,21 @@ class Responses(Shape):
     def __init__(
         self, call: Call, token_bytes: TokenBytes, echoed_fields: bytes, store: Callable[[str, ChatMessage], object]
     ) -> None:
-        """`echoed_fields`: encoded request fields that the response repeats; `store`: called at the end with
-        the response's id and the assistant's message.
+        """`echoed_fields`: encoded request fields that the response repeats. `store`: called at the end with the
+        response's id and the assistant's message.
         """
         super().__init__(call, token_bytes)
         self._echoed_fields, self._store = echoed_fields, store
-        self._output: list[dict[str, Any]] = []  # items that are done
-        self._open: dict[str, Any] | None = None  # the reasoning or the message that is being generated
-        self._kind = ""  # of its content
-        self._text: list[str] = []  # of it
+        self._output: list[dict[str, Any]] = []  # finished items
+        self._open: dict[str, Any] | None = None  # reasoning or message that is being generated
+        self._kind = ""  # kind of its content
+        self._text: list[str] = []  # its text so far
         self._has_started = False
         self._num_events = 0
-        self._reason: str | None = None  # why the choice ended
+        self._reason: str | None = None  # finish reason of the choice
 
-    def whole(self) -> dict[str, Any]:
-        choice = response.answer(self.call, self.token_bytes)["choices"][0]
+    def body(self) -> dict[str, Any]:
+        choice = response.response_body(self.call, self.token_bytes)["choices"][0]
         message, reason = choice["message"], choice["finish_reason"]
         calls = [_call(call, call["function"]["arguments"]) for call in message.get("tool_calls") or []]
         texts = {"reasoning_text": message.get("reasoning_content"), "output_text": message["content"]}
@@ -47,17 +47,17 @@ class Responses(Shape):
             is_last = kind == kinds[-1] and not calls
             self._output.append(_item(kind, texts[kind], _status(reason if is_last else None)))
         self._output += calls
-        return self._ended(reason)
+        return self._finish(reason)
 
     def chunks(self) -> list[bytes]:
         found: list[bytes] = []
         if not self._has_started:
             self._has_started = True
-            begun = self._response("in_progress")
-            found += [self._event(f"response.{kind}", response=begun) for kind in ("created", "in_progress")]
+            started = self._response("in_progress")
+            found += [self._event(f"response.{kind}", response=started) for kind in ("created", "in_progress")]
         changed, self.call.changed = self.call.changed, {}
-        for choice, part in changed.items():
-            change = response.delta(self.call, part, choice, self.token_bytes)
+        for choice, sub_request in changed.items():
+            change = response.delta(self.call, sub_request, choice, self.token_bytes)
             if change is not None:
                 found += self._events(change["delta"])
                 if change["finish_reason"] is not None:
@@ -66,13 +66,13 @@ class Responses(Shape):
         return found
 
     def last_chunks(self) -> list[bytes]:
-        ended = self._ended(self._reason)
-        return [self._event(f"response.{ended['status']}", response=ended)]
+        finished = self._finish(self._reason)
+        return [self._event(f"response.{finished['status']}", response=finished)]
 
-    def failed(self, error: ApiError) -> list[bytes]:
-        ended = self._response("failed") | {"error": {"code": error.code or "server_error", "message": error.message}}
+    def error_chunks(self, error: ApiError) -> list[bytes]:
+        failed = self._response("failed") | {"error": {"code": error.code or "server_error", "message": error.message}}
         fields = {"code": error.code, "message": error.message, "param": error.param}
-        return [self._event("error", **fields), self._event("response.failed", response=ended)]
+        return [self._event("error", **fields), self._event("response.failed", response=failed)]
 
     def _events(self, delta: dict[str, Any]) -> list[bytes]:
         found: list[bytes] = []
@@ -81,7 +81,7 @@ class Responses(Shape):
                 if self._open is None or self._kind != kind:
                     found += [*self._close(), *self._start(kind)]
                 self._text.append(text)
-                found.append(self._part(f"response.{kind}.delta", delta=text, **_more(kind)))
+                found.append(self._part_event(f"response.{kind}.delta", delta=text, **_extra_fields(kind)))
         for call in delta.get("tool_calls") or []:
             found += self._close()
             arguments, item = call["function"]["arguments"], _call(call, "", "in_progress")
@@ -91,15 +91,15 @@ class Responses(Shape):
                 self._event("response.function_call_arguments.delta", **where, delta=arguments),
                 self._event("response.function_call_arguments.done", **where, arguments=arguments),
             ]
-            found.append(self._done({**item, "arguments": arguments, "status": "completed"}))
+            found.append(self._add_finished({**item, "arguments": arguments, "status": "completed"}))
         return found
 
     def _start(self, kind: str) -> list[bytes]:
         self._open, self._kind = _item(kind, "", "in_progress"), kind
-        shown = {**self._open, "content": []}
+        item = {**self._open, "content": []}
         return [
-            self._event("response.output_item.added", output_index=len(self._output), item=shown),
-            self._part("response.content_part.added", part=self._open["content"][0]),
+            self._event("response.output_item.added", output_index=len(self._output), item=item),
+            self._part_event("response.content_part.added", part=self._open["content"][0]),
         ]
 
     def _close(self) -> list[bytes]:
@@ -109,17 +109,17 @@ class Responses(Shape):
         text = "".join(self._text)
         item = _item(self._kind, text, _status(self._reason)) | {"id": self._open["id"]}
         found = [
-            self._part(f"response.{self._kind}.done", text=text, **_more(self._kind)),
-            self._part("response.content_part.done", part=item["content"][0]),
+            self._part_event(f"response.{self._kind}.done", text=text, **_extra_fields(self._kind)),
+            self._part_event("response.content_part.done", part=item["content"][0]),
         ]
         self._open, self._text = None, []
-        return [*found, self._done(item)]
+        return [*found, self._add_finished(item)]
 
-    def _done(self, item: dict[str, Any]) -> bytes:
+    def _add_finished(self, item: dict[str, Any]) -> bytes:
         self._output.append(item)
         return self._event("response.output_item.done", output_index=len(self._output) - 1, item=item)
 
-    def _part(self, kind: str, **fields: Any) -> bytes:
+    def _part_event(self, kind: str, **fields: Any) -> bytes:
         assert self._open is not None
         where = {"item_id": self._open["id"], "output_index": len(self._output), "content_index": 0}
         return self._event(kind, **where, **fields)
@@ -128,7 +128,7 @@ class Responses(Shape):
         self._num_events += 1
         return event({"type": kind, "sequence_number": self._num_events - 1, **fields}, kind)
 
-    def _ended(self, reason: str | None) -> dict[str, Any]:
+    def _finish(self, reason: str | None) -> dict[str, Any]:
         """Return the finished response, and store its conversation."""
         calls = [item for item in self._output if item["type"] == "function_call"]
         texts = {item["type"]: item["content"][0]["text"] for item in self._output if item["type"] != "function_call"}
@@ -146,21 +146,21 @@ class Responses(Shape):
 
     def _usage(self) -> dict[str, Any]:
         call = self.call
-        reader = call.sub_requests[0].choices[0].reader
+        parser = call.sub_requests[0].choices[0].parser
         cached, written = call.num_cached_tokens, call.num_newly_cached_tokens
         return {
             "input_tokens": call.num_prompt_tokens,
             "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
             "output_tokens": call.num_output_tokens,
-            "output_tokens_details": {"reasoning_tokens": reader.num_reasoning_tokens if reader else 0},
+            "output_tokens_details": {"reasoning_tokens": parser.num_reasoning_tokens if parser else 0},
             "total_tokens": call.num_prompt_tokens + call.num_output_tokens,
         }
 
     def _response(self, status: str) -> dict[str, Any]:
         call = self.call
-        again: dict[str, msgspec.Raw] = msgspec.json.decode(self._echoed_fields, type=dict[str, msgspec.Raw])
+        echoed: dict[str, msgspec.Raw] = msgspec.json.decode(self._echoed_fields, type=dict[str, msgspec.Raw])
         return {
-            **again,
+            **echoed,
             "id": call.id,
             "object": "response",
             "created_at": call.created,
@@ -181,7 +181,7 @@ class Responses(Shape):
 
 def _item(kind: str, text: str, status: str = "completed") -> dict[str, Any]:
     """Return a message or a reasoning item, by the kind of its content."""
-    content = [{"type": kind, "text": text, **_more(kind)}]
+    content = [{"type": kind, "text": text, **_extra_fields(kind)}]
     own: dict[str, Any] = {"type": "reasoning", "summary": []}
     prefix = "rs_"
     if kind == "output_text":
@@ -191,12 +191,12 @@ def _item(kind: str, text: str, status: str = "completed") -> dict[str, Any]:
 
 
 def _status(reason: str | None) -> str:
-    """Return the status of the item that was being generated when its choice ended for `reason`; None: it goes on."""
+    """Return the status of the item with which its choice ended for `reason`; None: the choice continues after it."""
     return "incomplete" if reason == "length" else "completed"
 
 
-def _more(kind: str) -> dict[str, Any]:
-    """Return the additional fields of events of a message's text."""
+def _extra_fields(kind: str) -> dict[str, Any]:
+    """Return the additional fields of the text of a message."""
     return {"logprobs": []} if kind == "output_text" else {}
 
 

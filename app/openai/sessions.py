@@ -1,4 +1,4 @@
-"""Selection of the session for a request: the API's own on the requested model, or one that the request names."""
+"""Selection of the session for a request: the API's own session on the requested model, or one of the page."""
 
 from __future__ import annotations
 
@@ -44,27 +44,27 @@ class ApiSessions:
         self._lock = threading.Lock()
 
     def model(self, name: str | None) -> ServedModel:
-        """Return the model of that name (None: the first); begin to load it if it is not loaded.
+        """Return the model of that name (None: the first). If it is not loaded, start loading it.
 
         Raises:
             ApiError: 404, no model has that name.
-            AppError: `loading` until it is loaded.
+            AppError: `loading`, the model is not loaded yet.
         """
         if name is not None and not self._models.knows(name):
             names = ", ".join(served.name for served in self._models.all())
             raise ApiError(
                 f"this server has no model {name[:200]!r}; it has {names}", "model", status=404, code="model_not_found"
             )
-        with self._models.lease(name, wait=0) as lease:  # worker threads are few, so none waits
+        with self._models.lease(name, wait=0) as lease:  # no wait, which would block one of few worker threads
             return lease.model
 
-    def of_model(self, name: str | None) -> ServedSession:
-        """Return the API's session on a model; create it if there is none.
+    def session_of_model(self, name: str | None) -> ServedSession:
+        """Return the API's session on a model, created if there is none.
 
         Raises:
             AppError: `loading`, or the session cannot be created.
         """
-        with self._lock:  # concurrent requests would create two sessions
+        with self._lock:  # otherwise concurrent requests create two sessions
             known = self._models.find(name).name
             served = self._own.get(known)
             if served is None or served.session.is_closed:
@@ -76,7 +76,7 @@ class ApiSessions:
 
     def waiting(self) -> list[tuple[str, dict[str, int]]]:
         """Return the model of each engine that serves the API, with the number of waiting requests by client."""
-        served = [*tuple(self._own.values()), *tuple(self._named.values())]  # no lock: creating a session holds it
+        served = [*tuple(self._own.values()), *tuple(self._named.values())]  # no lock: it is held for seconds
         return [(one.session.model_name, one.engine.status()["waiting"]) for one in served if not one.session.is_closed]
 
     def resolved(self, facts: ModelFacts) -> EngineConfig | None:
@@ -93,7 +93,7 @@ class ApiSessions:
         config = self._settings.config_of(name)
         return replace(config, private=True) if self._api.is_private else config
 
-    def leave_model(self, name: str) -> None:
+    def close_if_idle(self, name: str) -> None:
         """Close the API's session on a model if it is idle."""
         with self._lock:
             served = self._own.get(name)
@@ -101,12 +101,12 @@ class ApiSessions:
                 del self._own[name]
                 self._sessions.remove(served.session, Closing("unloaded"))
 
-    def named(self, session_id: str, model: str | None) -> ServedSession:
-        """Return the session of the page that a request names.
+    def session_by_id(self, session_id: str, model: str | None) -> ServedSession:
+        """Return a session of the page.
 
         Raises:
-            ApiError: no session has that id, it is on another model, a lesson or a class drives it, or it is
-                not private although the server requires that.
+            ApiError: no session has that id, or the session is on another model, is driven by a lesson or a class, or
+                is not private although the server requires that.
         """
         with self._lock:
             try:
@@ -116,9 +116,9 @@ class ApiSessions:
             if model is not None and model != session.model_name:
                 raise ApiError(f"session {session_id[:40]} is on {session.model_name}, not on {model[:80]}", "model")
             if session.in_lesson or session.is_lab:
-                raise ApiError("a lesson or a class drives this session; name another", "theater", status=409)
+                raise ApiError("a lesson or a class drives this session; choose another", "theater", status=409)
             if self._api.is_private and not session.config.private:
-                raise ApiError("this server keeps requests private, and that session shows all of its own", "theater")
+                raise ApiError("this server requires private sessions, and that session is not private", "theater")
             for served in (*self._own.values(), *self._named.values()):
                 if served.session is session:
                     return served

@@ -1,4 +1,4 @@
-"""Conversations that `previous_response_id` continues. They are in memory only; the oldest are evicted."""
+"""Store of conversations for `previous_response_id`, in memory only. The oldest conversations are evicted."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from app.openai.bodies import ChatMessage
 from app.openai.errors import ApiError
 
 MIB = 1024 * 1024
-MAX_STORED_OF_ONE = 16 * MIB  # of one client's conversations
-MAX_STORED = 64 * MIB  # of all
+MAX_STORED_OF_ONE = 16 * MIB  # bytes of one client's conversations
+MAX_STORED = 64 * MIB  # bytes of all conversations
 
 
 class StoredResponses:
@@ -20,14 +20,14 @@ class StoredResponses:
 
     def __init__(self, max_of_one: int = MAX_STORED_OF_ONE, max_of_all: int = MAX_STORED) -> None:
         self._max_of_one, self._max_of_all = max_of_one, max_of_all
-        self._stored: OrderedDict[tuple[str, str], bytes] = OrderedDict()  # the oldest first
-        self._of_client: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)  # ids, the oldest first
+        self._stored: OrderedDict[tuple[str, str], bytes] = OrderedDict()  # oldest first
+        self._of_client: defaultdict[str, OrderedDict[str, None]] = defaultdict(OrderedDict)  # ids, oldest first
         self._sizes: Counter[str] = Counter()  # by client
         self._total = 0
         self._lock = threading.Lock()
 
     def put(self, client: str, response_id: str, data: bytes) -> None:
-        """Store a conversation, which is encoded, unless it alone is larger than a client's share."""
+        """Store an encoded conversation. No-op if it alone exceeds a client's share."""
         if len(data) > self._max_of_one:
             return
         with self._lock:
@@ -44,13 +44,13 @@ class StoredResponses:
         """Return a conversation of this client.
 
         Raises:
-            ApiError: there is none.
+            ApiError: the client has no response of that id.
         """
         with self._lock:
             data = self._stored.get((client, response_id))
         if data is None:
             raise ApiError(
-                f"there is no response {response_id[:80]!r} of this client here; send the whole conversation",
+                f"this client has no stored response {response_id[:80]!r}; send the whole conversation",
                 "previous_response_id",
                 code="previous_response_not_found",
             )

@@ -1,1 +1,1 @@
-"""Files that a browser receives: scripts, style sheets, words, the one-file page."""
+"""Files that a browser receives: scripts, style sheets, texts, and the page as one file."""

@@ -1,4 +1,4 @@
-"""The page's files: the modules that it will request, and each file from memory, compressed once."""
+"""Static files of the page, which are cached and compressed in memory, and the imports of its modules."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from flask import Response
 from app.ground.paths import static_dir
 
 WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-Body = Callable[[bool], bytes]  # what is sent, gzipped or not
-Made = Callable[[str], tuple[str, Body] | None]
+Body = Callable[[bool], bytes]  # returns a body; True: compressed with gzip
+Generator = Callable[[str], tuple[str, Body] | None]  # returns the version and body of a generated file
 
-# a comment that has its lines for itself
+# comments on lines of their own
 _COMMENT = re.compile(r"^[ \t]*(?://[^\n]*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)$", re.MULTILINE)
 DAY = 24 * 3600  # seconds
 PREFIX = "/static/"
@@ -33,52 +33,49 @@ _WORTH_COMPRESSING = ("text/", "application/javascript", "application/json", "im
 
 
 def modules_from(folder: Path, entry: str, *later: str) -> list[str]:
-    """Return the modules that `entry` imports, directly or not, as paths below `folder`; the nearest first, itself left
-    out.
+    """Return the modules that `entry` imports directly or indirectly, as paths below `folder`, breadth first.
 
-    `later`: modules that it requests later; they and their imports come last.
+    `later`: modules that `entry` requests later. They and their imports are last.
 
-    A browser learns of a module's imports only when it has that module: naming them all at once saves a round trip for
-    each level.
+    A browser finds a module's imports only after loading it. Preloading all modules saves a round trip for each level.
     """
     found = _closure(folder, [entry])
     return _closure(folder, [*found, *(name for name in later if name not in found)])[1:]
 
 
 def _closure(folder: Path, found: list[str]) -> list[str]:
-    """Return these modules and all that they import."""
+    """Append the imports of these modules, directly or indirectly, to the list, and return it."""
     for name in found:
         found += [path for path in imports_of(folder, name) if path not in found]
     return found
 
 
 def imports_of(folder: Path, name: str) -> list[str]:
-    """Return the modules that a module imports by itself, as paths below `folder`."""
+    """Return the modules that a module imports directly, as paths below `folder`, without missing files."""
     paths = (normpath(join(name, "..", target)) for target in _imports(folder / name, stamp_of(folder / name)))
-    # each once; the browser reports missing ones
     return list(dict.fromkeys(path for path in paths if (folder / path).is_file()))
 
 
-LAZY = "lazy"  # prefix of a panel's style sheets that are loaded with its code (static/js/kit/lazy.js)
+LAZY = "lazy"  # prefix of style sheets that are loaded with a panel's code (static/js/kit/lazy.js)
 
 
 def panel_sheets(folder: Path, lazy: bool = False) -> list[str]:
-    """Return the style sheets that panels have in their folders, as paths below `folder`; `lazy`: the lazy ones too."""
+    """Return the style sheets of panels, as paths below `folder`. `lazy`: include lazily loaded ones."""
     found = [path for path in folder.glob("js/panels/*/*.css") if lazy or not path.name.startswith(LAZY)]
     return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
 class StaticFiles:
-    """WSGI middleware for static files: a visit requests many small ones, which need no framework.
+    """WSGI middleware that serves static files without the overhead of the framework.
 
-    `made`: each returns the content of a file that is generated on request (`page_modules.py`, `page_sheets.py`). A
-    path that is not a file of the folder is passed on to `app`, and so is a request for a part of one.
+    `generators` return files that are generated on request (`modules.py`, `sheets.py`). Requests for other paths, and
+    range requests, are passed on to `app`.
     """
 
-    def __init__(self, app: WSGI, folder: Path, *made: Made) -> None:
+    def __init__(self, app: WSGI, folder: Path, *generators: Generator) -> None:
         self._app = app
         self._folder = str(folder)
-        self._made = made
+        self._generators = generators
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         path: str = environ.get("PATH_INFO", "")
@@ -88,12 +85,12 @@ class StaticFiles:
         found = self._find(path.removeprefix(PREFIX))
         if found is None:
             return self._app(environ, start_response)
-        name, mark, body_of, is_made = found
+        name, version, body_of, is_generated = found
         kind = _content_type(name)
-        etag = f'"{mark}"'
-        # Modules import each other by plain names, so a new version must be noticed: ask again each time (304).
-        keep = f"public, max-age={DAY}" if path.startswith(PREFIX + "vendor/") and not is_made else "no-cache"
-        headers = [("ETag", etag), ("Cache-Control", keep), ("Vary", "Accept-Encoding"), ("Content-Type", kind)]
+        etag = f'"{version}"'
+        # the names of modules have no version, so browsers must revalidate them on each visit
+        cache = f"public, max-age={DAY}" if path.startswith(PREFIX + "vendor/") and not is_generated else "no-cache"
+        headers = [("ETag", etag), ("Cache-Control", cache), ("Vary", "Accept-Encoding"), ("Content-Type", kind)]
         if environ.get("HTTP_IF_NONE_MATCH", "").removeprefix("W/") == etag:
             start_response("304 Not Modified", headers)
             return [b""]
@@ -105,21 +102,19 @@ class StaticFiles:
         return [body if method == "GET" else b""]
 
     def _find(self, path: str) -> tuple[str, str, Body, bool] | None:
-        """Return a file with its stamp, its content, and whether it is generated; None if the folder has no
-        such file.
-        """
+        """Return the path of a file, its version, its body, and whether it is generated; None if it does not exist."""
         name = os.path.normpath(os.path.join(self._folder, path))
         if "\0" in path or not name.startswith(self._folder + os.sep):
             return None
-        for find in self._made:
-            if made := find(name.removeprefix(self._folder + os.sep)):
-                return name, *made, True
+        for generate in self._generators:
+            if generated := generate(name.removeprefix(self._folder + os.sep)):
+                return name, *generated, True
         if not os.path.isfile(name):
             return None
         stamp = stamp_of(Path(name))
 
-        def body(packs: bool) -> bytes:
-            return (_gzipped if packs else _content)(Path(name), stamp)
+        def body(is_gzipped: bool) -> bytes:
+            return (_gzipped if is_gzipped else _content)(Path(name), stamp)
 
         return name, f"{stamp[0]:x}-{stamp[1]:x}", body, False
 
@@ -129,7 +124,7 @@ def compress(response: Response, path: Path) -> None:
     response.headers["Vary"] = "Accept-Encoding"
     if response.status_code != 200 or flask.request.accept_encodings.quality("gzip") <= 0:
         return
-    response.response.close()  # type: ignore[union-attr]  # the file that would have been sent as it is
+    response.response.close()  # type: ignore[union-attr]  # the uncompressed file
     response.direct_passthrough = False
     response.set_data(_gzipped(path, stamp_of(path)))
     response.headers["Content-Encoding"] = "gzip"
@@ -155,14 +150,14 @@ def _imports(path: Path, _: tuple[int, int]) -> list[str]:
 
 
 def served(path: Path) -> bytes:
-    """Return a file as it is sent: the page's own modules without comments, which are a third of their size."""
+    """Return a file as it is sent. Comments, a third of the bytes, are removed from the page's own modules."""
     if path.suffix == ".js" and static_dir() / "js" in path.parents:
         return without_comments(path.read_text(encoding="utf-8")).encode()
     return path.read_bytes()
 
 
 def without_comments(module: str) -> str:
-    """Return a module without comments on lines of their own; all other lines keep their numbers."""
+    """Return a module without the comments on lines of their own. Line numbers do not change."""
     return _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), module)
 
 

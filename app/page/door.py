@@ -1,6 +1,6 @@
-"""Pages for a browser without access: the join page of a class, and refusals.
+"""Pages for a browser without access: the join page of a class, and error pages.
 
-A browser always gets a refusal as a page in its language, with a link to continue. Programs get it as JSON.
+A browser gets an error as a page in its language, with a link to continue. Other programs get it as JSON.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from app.ground.callers import DOOR_ICON, DOOR_SHEETS, JOIN, PASS, PASS_COOKIE, 
 from app.ground.errors import AppError
 from app.ground.paths import templates_dir
 
-FOR_PROGRAMS = ("/api/", "/socket.io", "/metrics")  # addresses that no browser opens as a page
+FOR_PROGRAMS = ("/api/", "/socket.io", "/metrics")  # paths that no browser opens as a page
 FILES = ("/static/", "/vendor/", "/words/")
 _WORDS: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "door.json").read_text(encoding="utf-8"))
 
 
 class Page(NamedTuple):
-    """Answer to a request for a page."""
+    """Response to a request for a page."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -36,19 +36,19 @@ class Page(NamedTuple):
 
 
 def wants_page(environ: Environ) -> bool:
-    """Return whether a browser opens a page with this request."""
+    """Return whether a browser requests a page."""
     path = str(environ.get("PATH_INFO", ""))
     is_read = environ["REQUEST_METHOD"] in ("GET", "HEAD")
     return is_read and "text/html" in environ.get("HTTP_ACCEPT", "") and not path.startswith((*FOR_PROGRAMS, *FILES))
 
 
 def join_page(environ: Environ, code: str = "", refusal: str = "", status: int = 200) -> Page:
-    """Return the page with the field for a code. `refusal`: key of the reason for which the last one was refused."""
+    """Return the page where a join code is entered. `refusal`: key of the reason why the last code was rejected."""
     return _page(environ, status, has_form=True, code=code[:20], refusal=refusal)
 
 
 def refused_page(environ: Environ, error: AppError, status: int) -> Page:
-    """Return the page for a refusal: the join page if a code would help, else a page with a link to an existing one."""
+    """Return the page of an error: the join page if a code would help, else a page with a link."""
     if error.code != "token_required":
         if error.code == "not_found":
             return _page(environ, status, "page.not_found")
@@ -70,7 +70,7 @@ def _page(
     way: str = "way.start",
 ) -> Page:
     words = _WORDS[Request(environ).accept_languages.best_match(list(_WORDS)) or "en"]
-    # relative, so that it is valid below any path of a proxy
+    # relative, because a proxy may serve the page below a path
     root = "../" * (str(environ.get("PATH_INFO", "/")).count("/") - 1) or "./"
     body = (
         _template()
@@ -98,7 +98,7 @@ def _page(
 
 
 def _has_pass(environ: Environ) -> bool:
-    """Return whether the browser had a seat in a class."""
+    """Return whether the browser has a pass of a class, which may be invalid."""
     return bool(Request(environ).cookies.get(PASS_COOKIE))
 
 

@@ -1,7 +1,7 @@
-"""Page modules as a server sends them: most visits' modules as one bundle, the others as files that import from it.
+"""Page modules as a server sends them: one bundle for most visits, and other modules as files that import from it.
 
-Requesting two hundred modules one by one doubles a browser's CPU time, and needs two hundred revalidations. There is no
-build step: the bundle is joined on its first request, and again when a module of it has changed.
+Two hundred separate modules would double a browser's CPU time and need two hundred revalidations. There is no build
+step: the bundle is built on its first request, and again after one of its modules has changed.
 """
 
 from __future__ import annotations
@@ -13,46 +13,46 @@ from pathlib import Path
 
 from app.ground.paths import static_dir
 from app.page import assets
-from app.page.joined import JOINED, beside, in_order, in_place_of, joined
+from app.page.joined import JOINED, bundled, dependency_order, reexport, rewrite_imports
 
 ENTRY = "js/main.js"
-LATER = "js/page/workspace.js"  # most visits continue to the full page, whose code main.js requests later
+LATER = "js/page/workspace.js"  # the full page, which main.js requests later on most visits
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class _First:
-    """Bundle content, valid while no module of it changes."""
+class _Content:
+    """Bundle, valid until one of its modules changes."""
 
     names: list[str]
     stamps: dict[str, assets.Stamp]
-    mark: str  # version mark: changes with the content
+    version: str  # changes with the content
     bodies: dict[tuple[str, assets.Stamp | None, bool], bytes] = field(default_factory=dict)
 
 
 class PageModules:
-    """Modules below `folder`: static/, except in tests. Thread-safe."""
+    """Modules below `folder`, which is static/ except in tests. Thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._made: _First | None = None
+        self._content: _Content | None = None
 
-    def ahead(self, entry: str) -> list[str]:
-        """Return the modules that a page with this entry will request, as paths below the folder."""
-        first = self._first()
+    def preloads(self, entry: str) -> list[str]:
+        """Return the modules that a page with this entry point will request, as paths below the folder."""
+        first = self._current()
         modules = assets.modules_from(self._folder, entry)
         others = [name for name in modules if name not in first.stamps]
         return others if len(others) == len(modules) else [JOINED, *others]
 
     def find(self, name: str) -> tuple[str, assets.Body] | None:
-        """Return a module's version mark and body, gzipped or not. None: not a module of the page."""
+        """Return a module's version and body, or None if the path is not a module of the page."""
         is_module = name.endswith((".js", ".mjs")) and not name.endswith(".min.js")
         if name != JOINED and not (is_module and (self._folder / name).is_file()):
             return None
-        first = self._first()
+        first = self._current()
         stamp = None if name == JOINED else assets.stamp_of(self._folder / name)
-        mark = first.mark if stamp is None else f"{stamp[0]:x}-{stamp[1]:x}-{first.mark}"
+        version = first.version if stamp is None else f"{stamp[0]:x}-{stamp[1]:x}-{first.version}"
 
         def body(packed: bool) -> bytes:
             key = (name, stamp, packed)
@@ -60,41 +60,41 @@ class PageModules:
                 first.bodies[key] = assets.packed(body(False)) if packed else self._text(first, name).encode()
             return first.bodies[key]
 
-        return mark, body
+        return version, body
 
-    def _text(self, first: _First, name: str) -> str:
+    def _text(self, first: _Content, name: str) -> str:
         if name == JOINED:
-            return joined(first.names, first.names, None, self._read)
-        made = in_place_of if name in first.stamps else beside
-        return made(name, self._read(name), first.stamps, first.stamps)
+            return bundled(first.names, first.names, None, self._read)
+        convert = reexport if name in first.stamps else rewrite_imports
+        return convert(name, self._read(name), first.stamps, first.stamps)
 
     def _read(self, name: str) -> str:
         return assets.served(self._folder / name).decode()
 
-    def _first(self) -> _First:
-        made = self._made
-        if made is None or not made.names or not self._is_as_it_was(made):
-            made = self._made = self._make()
+    def _current(self) -> _Content:
+        made = self._content
+        if made is None or not made.names or not self._is_current(made):
+            made = self._content = self._build()
         return made
 
-    def _is_as_it_was(self, first: _First) -> bool:
+    def _is_current(self, first: _Content) -> bool:
         try:
             return all(assets.stamp_of(self._folder / name) == stamp for name, stamp in first.stamps.items())
         except OSError:  # a module was deleted
             return False
 
-    def _make(self) -> _First:
-        """Build the bundle. Each module runs on first use, as it would alone, since other pages share some of them."""
+    def _build(self) -> _Content:
+        """Build the bundle. Its modules run on first use, because pages other than the entry point's share some."""
         entries = [*assets.imports_of(self._folder, ENTRY), LATER]
         try:
-            names = in_order(entries, lambda name: assets.imports_of(self._folder, name))
+            names = dependency_order(entries, lambda name: assets.imports_of(self._folder, name))
             stamps = {name: assets.stamp_of(self._folder / name) for name in names}
-            text = joined(names, names, None, self._read)
-        except (ValueError, OSError) as error:  # a module is being edited: the browser reports the error in it
-            _log.warning("the page's modules are sent one by one: %s", error)
-            return _First([], {}, "apart")
-        mark = hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]
-        return _First(names, stamps, mark, {(JOINED, None, False): text.encode()})
+            text = bundled(names, names, None, self._read)
+        except (ValueError, OSError) as error:  # a module is being edited; the browser reports its error
+            _log.warning("the page's modules are sent without a bundle: %s", error)
+            return _Content([], {}, "apart")
+        version = hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]
+        return _Content(names, stamps, version, {(JOINED, None, False): text.encode()})
 
 
 PAGE = PageModules(static_dir())

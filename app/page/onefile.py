@@ -1,9 +1,9 @@
-"""Recorded run as one HTML file: the page, its modules and the log inside, for `file://` and without a network.
+"""Recorded run as one HTML file with the page, its modules and the log, for `file://` and use without a network.
 
-It is the page that the server serves, with its own files put into it: styles as they are, words and modules as
-compressed text, these under bare names (`static/js/onefile/start.js` makes modules of them, because a browser imports
-none from `file://`), the log as a compressed `.kvtrace`. Its policy lets it fetch nothing and run nothing but that.
-Left out are the sockets' client and Plotly (4.8 MB); the page says so where charts would be.
+The file embeds the style sheets, texts and modules of the server's page, and the log as a compressed `.kvtrace`.
+Modules are compressed texts with bare specifiers, from which `static/js/onefile/start.js` creates modules, because a
+browser cannot import from `file://`. The Content-Security-Policy forbids fetching, and running any other script.
+The Socket.IO client and Plotly (4.8 MB) are not included; the page shows a note in place of charts.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ from app.page.words import file_words_of, languages
 from engine.trace import codec
 from engine.trace.log import TraceReader
 
-MAX_LOG_BYTES = 96 << 20  # of the log; as text it is a third larger, and a browser holds several copies
+MAX_LOG_BYTES = 96 << 20  # Base64 makes the log a third larger, and a browser holds several copies
 ENTRY = "js/main.js"
 LOADER = "js/onefile/start.js"
-# Panels that need a server: logs that are sent in parts, and queries over a whole log.
-SERVED = ("large/", "queries/")  # panels
+SERVED = ("large/", "queries/")  # panels that need a server
 LEFT_OUT = tuple(f"js/panels/{name}" for name in SERVED)
 
 _SPECIFIER = re.compile(r"""(?<![\w$.])((?:from|import)\s*\(?\s*)(["'])(\.{1,2}/[^"'\n]+)\2""")
@@ -41,7 +40,7 @@ _STYLE = re.compile(r'<link rel="stylesheet" href="static/([^"]+)"[^>]*>')
 _ICON = re.compile(r'href="static/(icon\.svg)"')
 _MODULE = re.compile(r'<script type="module"[^>]*></script>')
 _SOCKETS = re.compile(r'\s*<script src="static/vendor/socket\.io[^>]*></script>')
-_PREVIEW = re.compile(r'\s*<meta (?:property="og:|name="twitter:)[^>]*>')  # of links to a page on a host
+_PREVIEW = re.compile(r'\s*<meta (?:property="og:|name="twitter:)[^>]*>')  # link previews
 _SCRIPT_END = re.compile(r"</(?=script)", re.IGNORECASE)
 
 
@@ -50,16 +49,16 @@ class TooLarge(ValueError):
 
 
 def export_page(log: TraceReader) -> bytes:
-    """Return the page with the readable part of `log` inside. The same log gives the same bytes.
+    """Return the page with the readable part of `log`. The same log gives the same bytes.
 
     Raises:
         TooLarge: the log has more than MAX_LOG_BYTES.
-        TraceFormatError: a frame of it fails its checksum.
+        TraceFormatError: the checksum of a frame is wrong.
     """
     if log.num_bytes > MAX_LOG_BYTES:
         raise TooLarge(
-            f"the log has {log.num_bytes >> 20} MiB, and a page holds at most {MAX_LOG_BYTES >> 20}: "
-            "share the .kvtrace file, and look at it with kvtheater replay"
+            f"the log has {log.num_bytes >> 20} MiB, but a page can have at most {MAX_LOG_BYTES >> 20}; "
+            "share the .kvtrace file and open it with kvtheater replay"
         )
     return page_with(log.header.model.name, {"embedded-log": trace_bytes(log)})
 
@@ -67,7 +66,7 @@ def export_page(log: TraceReader) -> bytes:
 def trace_bytes(log: TraceReader, arrays: Callable[[int], bool] = lambda index: True) -> bytes:
     """Return the log as a file without keyframes, which the page does not use.
 
-    arrays: whether a record's arrays go along.
+    `arrays` returns whether to include the arrays of a record.
     """
     frames = [codec.MAGIC, codec.frame("header", log.header_bytes)]
     for index in range(len(log)):
@@ -77,16 +76,16 @@ def trace_bytes(log: TraceReader, arrays: Callable[[int], bool] = lambda index: 
     return b"".join(frames)
 
 
-def page_with(title: str, inside: dict[str, bytes]) -> bytes:
-    """Return the page as one file with these contents, by element id. Equal contents give equal bytes."""
+def page_with(title: str, embedded: dict[str, bytes]) -> bytes:
+    """Return the page as one file with embedded contents, by element id. Equal contents give equal bytes."""
     contents = "".join(
         f'<script type="application/gzip;base64" id="{name}">{_packed(content)}</script>\n'
-        for name, content in inside.items()
+        for name, content in embedded.items()
     )
-    spoken = {code: file_words_of(code, SERVED) for code in languages()}
-    words = _packed(json.dumps(spoken, ensure_ascii=False, separators=(",", ":")).encode())
+    texts_by_language = {code: file_words_of(code, SERVED) for code in languages()}
+    words = _packed(json.dumps(texts_by_language, ensure_ascii=False, separators=(",", ":")).encode())
     texts = _packed(json.dumps(page_modules(), ensure_ascii=False, separators=(",", ":")).encode())
-    # computed last, so that nothing in the contents can contain it
+    # a hash of the contents, so that they cannot contain the nonce
     nonce = hashlib.sha256((contents + words + texts).encode()).hexdigest()[:32]
     loader = _SCRIPT_END.sub("<\\/", (static_dir() / LOADER).read_text(encoding="utf-8"))
     policy = (
@@ -123,22 +122,22 @@ def page_with(title: str, inside: dict[str, bytes]) -> bytes:
         f'<script nonce="{nonce}">\n{loader}</script>\n{body_end}{rest}'
     )
     if 'src="/' in page or 'href="/' in page:
-        raise RuntimeError("templates/index.html names a file that the exported page cannot take with it")
+        raise RuntimeError("templates/index.html links a file that is not embedded in the exported page")
     return page.encode()
 
 
 def page_modules() -> dict[str, str]:
-    """Return every module that the page may import, under bare names, with imports by bare names."""
-    waiting, modules = [ENTRY], {}
-    for name in waiting:
+    """Return every module that the page may import by its bare name, with imports by bare names."""
+    names, modules = [ENTRY], {}
+    for name in names:
         text, imported = renamed_module(name)
         modules[bare_name(name)] = text
-        waiting += [path for path in imported if path not in waiting]
+        names += [path for path in imported if path not in names]
     return modules
 
 
 def renamed_module(name: str) -> tuple[str, list[str]]:
-    """Return a module's text with bare names in place of paths, and what it imports, as paths below static/."""
+    """Return a module's text with bare names in place of paths, and its imports as paths below static/."""
     return _renamed(name, _stamp(static_dir() / name))
 
 
@@ -149,7 +148,7 @@ def _renamed(name: str, _: tuple[int, int]) -> tuple[str, list[str]]:
     def rename(found: re.Match[str]) -> str:
         path = normpath(join(name, "..", found[3]))
         if not (static_dir() / path).is_file() or path.startswith(LEFT_OUT):
-            return found[0]  # a word in a comment, or a name that is never requested
+            return found[0]  # text in a comment, or a module that is not included
         imported.append(path)
         return f"{found[1]}{found[2]}{bare_name(path)}{found[2]}"
 
@@ -157,7 +156,7 @@ def _renamed(name: str, _: tuple[int, int]) -> tuple[str, list[str]]:
 
 
 def bare_name(path: str) -> str:
-    """Return a module's name in the import map."""
+    """Return a module's bare name."""
     return f"page/{path}"
 
 

@@ -1,4 +1,4 @@
-"""Tables of options in the page, with the values that the page requests for a new run."""
+"""Tables of options for the page, with the values that the page requests for a new run."""
 
 from __future__ import annotations
 
@@ -14,20 +14,24 @@ from engine.setup.resolve import resolve_for
 from engine.trace.goodput import APPLICATIONS
 from engine.trace.records import ModelFacts
 
-SHORT = 1024  # maximum positions of a model for which the page requests its own layout: few blocks, of a few slots
+SHORT = 1024  # maximum positions of models for which the page requests a small pool with small blocks
 
 
 def option_tables(config: EngineConfig | None = None, facts: ModelFacts | None = None) -> dict[str, Any]:
-    """Return `page_tables` as plain data for the page, with the sizes of other models and the objectives."""
+    """Return `page_tables` as plain data, with sizes of models to compare with and latency objectives."""
     plain: dict[str, Any] = msgspec.to_builtins(page_tables(config, facts))
     return {**plain, "models": preset_payload(), "slos": msgspec.to_builtins(APPLICATIONS)}
 
 
 def page_tables(config: EngineConfig | None, facts: ModelFacts | None) -> dict[str, list[OptionFacts]]:
-    """Return the tables for a server's settings and a model's facts; both are None for a page without a server.
+    """Return the tables for a server's settings and a model's facts.
 
-    The page's own layout yields to the server's options; for a model of longer sequences the pool and block size are
-    the server's too. While the model is not loaded its facts are None.
+    The server's settings override the page's initial values. For a model with long sequences, the page also uses the
+    server's pool and block size.
+
+    Args:
+        config: None for a page without a server.
+        facts: None for a page without a server, and while the model is not loaded.
     """
     tables = tables_of(engine=EngineConfig, sampling=SamplingParams)
     if config is None:

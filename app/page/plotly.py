@@ -1,4 +1,4 @@
-"""The charting library's script, from the installed `plotly` package: no CDN, and the version is pip's to pin."""
+"""Script of the charting library, served from the installed `plotly` package instead of a CDN."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ DAY = 24 * 3600  # seconds
 
 
 def answer() -> Response:
-    """Send `plotly.min.js`, compressed if gzip is accepted (4.8 MB become 1.4 MB). Browsers cache it until its version
-    changes.
+    """Return a response with `plotly.min.js`, compressed if the browser accepts gzip (1.4 instead of 4.8 MB).
 
     Raises:
-        AppError: `not_found`, where the package is not installed.
+        AppError: `not_found` if the package is not installed.
     """
     path = script_path()
     if path is None:

@@ -1,7 +1,7 @@
-"""Page style sheets as a server sends them: one or two files with all sheets, in order.
+"""Style sheets as a server sends them: joined into one or two files per page.
 
-Requesting twenty sheets one by one delays the first paint, and needs twenty revalidations. There is no build step: a
-file is joined on request when a sheet has changed.
+Twenty separate sheets would delay the first paint and need twenty revalidations. There is no build step: a file is
+joined on its first request, and again after one of its sheets has changed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from app.ground.paths import static_dir
 from app.page import assets
 
-FIRST = "first.css"  # below static/, as the one file of modules
+FIRST = "first.css"  # below static/
 OVER = "over.css"  # overrides all panels: static/js/kit/lazy.js inserts a panel's lazy sheets before it
 _CHARTS = "css/charts.css"
 _REPORTS = (
@@ -23,13 +23,14 @@ _REPORTS = (
 )  # fmt: skip
 _BELOW_PANELS = ("css/tokens.css", "css/base.css", "css/kit.css", "css/detail.css", _CHARTS, "css/runs.css")
 _OVER_PANELS = ("css/overlays.css", "css/phone.css", "css/layout.css", "css/present.css", "css/print.css")
-# the files of each page, and what is in them apart from the panels' sheets
+# files of each page
 FILES = {
     "index": (FIRST, OVER),
     "bench": ("bench.css",),
     "scale": ("scale.css",),
     "documentation": ("documentation.css",),
 }
+# sheets in each file; those of FIRST are found by `parts`
 _PARTS = {
     "bench.css": _REPORTS,
     "scale.css": (*_REPORTS, "css/scale.css"),
@@ -42,56 +43,56 @@ class Sheet(NamedTuple):
     """A link in a page's head."""
 
     name: str  # a path below static/
-    has_charts: bool  # static/js/kit/plotly.js: the mark keeps Plotly from adding rules
+    has_charts: bool  # marks the link for static/js/kit/plotly.js, so that Plotly adds no rules
 
 
 @dataclass(frozen=True)
-class _Made:
-    """Joined file, valid while no sheet in it changes."""
+class _JoinedFile:
+    """Joined file, valid until one of its sheets changes."""
 
-    mark: str  # what changes when anything of it does
-    bodies: dict[bool, bytes] = field(default_factory=dict)  # gzipped or not
+    version: str  # changes with the content
+    bodies: dict[bool, bytes] = field(default_factory=dict)  # by whether the body is gzipped
 
 
 class PageSheets:
-    """Style sheets below `folder`, which is static/ but for tests. May be used from any thread."""
+    """Style sheets below `folder`, which is static/ except in tests. Thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._made: dict[str, _Made] = {}
+        self._files: dict[str, _JoinedFile] = {}
 
     def links(self, page: str) -> list[Sheet]:
         """Return the sheets that the head of a page (a key of `FILES`) links."""
         return [Sheet(name, _CHARTS in self.parts(name)) for name in FILES[page]]
 
     def one_by_one(self) -> list[Sheet]:
-        """Return all sheets of the stage, lazy ones too, for a self-contained page."""
+        """Return all sheets of the main page separately, including lazy ones, for the page as one file."""
         names = [*_BELOW_PANELS, *assets.panel_sheets(self._folder, lazy=True), *_OVER_PANELS]
         return [Sheet(name, name == _CHARTS) for name in names]
 
     def parts(self, name: str) -> list[str]:
-        """Return the sheets in one file, as paths below the folder."""
+        """Return the sheets in a file, as paths below the folder."""
         if name == FIRST:
             return [*_BELOW_PANELS, *assets.panel_sheets(self._folder)]
         return list(_PARTS[name])
 
     def find(self, name: str) -> tuple[str, assets.Body] | None:
-        """Return a file's version mark and body, gzipped or not. None: none of these files."""
+        """Return a file's version and body, or None if there is no such file."""
         if name != FIRST and name not in _PARTS:
             return None
         parts = [part for part in self.parts(name) if (self._folder / part).is_file()]
         stamps = [(part, assets.stamp_of(self._folder / part)) for part in parts]
-        mark = hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]
-        made = self._made.get(name)
-        if made is None or made.mark != mark:
-            made = self._made[name] = _Made(mark)
+        version = hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]
+        file = self._files.get(name)
+        if file is None or file.version != version:
+            file = self._files[name] = _JoinedFile(version)
 
         def body(packed: bool) -> bytes:
-            if packed not in made.bodies:
-                made.bodies[packed] = assets.packed(body(False)) if packed else self._joined(parts)
-            return made.bodies[packed]
+            if packed not in file.bodies:
+                file.bodies[packed] = assets.packed(body(False)) if packed else self._joined(parts)
+            return file.bodies[packed]
 
-        return mark, body
+        return version, body
 
     def _joined(self, parts: list[str]) -> bytes:
         return b"\n".join((self._folder / part).read_bytes() for part in parts)

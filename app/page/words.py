@@ -1,8 +1,8 @@
-"""Words of the pages. Each folder of `static/js` has a file per language. A page fetches its language in one answer:
-the benchmark page all words, other pages all but those of the benchmark page.
+"""Texts of the pages. Folders of `static/js` have a file per language. A page fetches the texts of its language in one
+response. Only the benchmark page gets the texts of the benchmark page.
 
-Words of a panel whose code is loaded lazily (`static/js/kit/lazy.js`) are in its folder as `lazy.<code>.json` and are
-fetched as they are, with the code; so are the long texts of operations, which only such panels use.
+The texts of a panel whose code is loaded lazily (`static/js/kit/lazy.js`) are in its folder as `lazy.<code>.json` and
+are fetched with the code. The long texts of operations, which only such panels use, are fetched likewise.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from engine.options.words import option_texts
 from engine.trace import messages
 from engine.trace.messages import in_language
 
-APART = ("scale",)  # folders of pages whose words are sent to that page only
+SEPARATE = ("scale",)  # folders whose texts are sent only to the page of this name
 
 
 class WordsContext(NamedTuple):
@@ -35,7 +35,7 @@ class WordsContext(NamedTuple):
 
 
 def _endpoint(words: Callable[[str], dict[str, Any]]) -> Endpoint:
-    """Return the endpoint of `words` of one language; 304 if the browser has them."""
+    """Return an endpoint that sends `words` of one language, or 304 if the browser has them."""
 
     @functools.wraps(words)
     def answer(context: WordsContext, request: Request, language: str) -> Response:
@@ -51,8 +51,8 @@ def _endpoint(words: Callable[[str], dict[str, Any]]) -> Endpoint:
 
 
 def blueprint() -> flask.Blueprint:
-    """Routes of the words: `/words/<language>.json`, `/words/bench/<language>.json` for the benchmark page, and
-    `/words/telling/<language>.json` for panels that describe operations at length.
+    """Return the blueprint of the texts: `/words/<language>.json`, and below `/words/` those of the pages `bench` and
+    `scale` and, as `telling`, the long texts of operations.
     """
     words = {"": words_of, "bench/": bench_words_of, "scale/": scale_words_of, "telling/": long_texts}
     routes = [Route("GET", f"/words/{folder}<language>.json", _endpoint(found)) for folder, found in words.items()]
@@ -60,51 +60,49 @@ def blueprint() -> flask.Blueprint:
 
 
 def languages() -> list[str]:
-    """Return the codes of the languages that have words, in alphabetical order."""
+    """Return the codes of available languages, in alphabetical order."""
     return sorted(path.suffixes[-2].removeprefix(".") for path in (static_dir() / "js/i18n").glob("words.*.json"))
 
 
 def words_of(language: str) -> dict[str, Any]:
-    """Return the words of `bench_words_of` without those of the benchmark page and the long texts of operations, so
-    that a first visit loads less.
-    """
+    """Return `bench_words_of` without the texts of the benchmark page and the long texts of operations."""
     found = bench_words_of(language)
-    room = _content(static_dir() / "js/bench/words.en.json")
-    own = room.keys() | gain_texts(language).keys() | long_texts(language).keys()
+    bench = _content(static_dir() / "js/bench/words.en.json")
+    own = bench.keys() | gain_texts(language).keys() | long_texts(language).keys()
     return {**found, "texts": {key: text for key, text in found["texts"].items() if key not in own}}
 
 
 def scale_words_of(language: str) -> dict[str, Any]:
-    """Return the words of `words_of` and those of the page /scale."""
+    """Return `words_of` with the texts of the page /scale."""
     found = words_of(language)
-    rooms = _rooms("words", language, "scale")
-    return {**found, "texts": _together({"the page": found["texts"], **rooms})}
+    folders = _folder_words("words", language, "scale")
+    return {**found, "texts": _merge({"the page": found["texts"], **folders})}
 
 
 def file_words_of(language: str, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the words of `words_of` and all lazily loaded ones except those of panels `without`, for a page in one
-    file.
-    """
+    """Return `words_of` with all lazily loaded texts except those of the panels `without`, for the page as one file."""
     found = words_of(language)
-    lazy = {name: texts for name, texts in _rooms("lazy", language).items() if not name.startswith(without)}
+    lazy = {name: texts for name, texts in _folder_words("lazy", language).items() if not name.startswith(without)}
     return {
         **found,
-        "texts": _together({"the page": found["texts"], "the messages at length": long_texts(language), **lazy}),
+        "texts": _merge({"the page": found["texts"], "the messages at length": long_texts(language), **lazy}),
     }
 
 
 def long_texts(language: str) -> dict[str, str]:
-    """Return the long texts of operations, with every number, by key."""
+    """Return the long texts of operations, by key."""
     texts = messages.texts(language)
     return {key: text for key, text in texts.items() if key.startswith("op.") and key.endswith(".long")}
 
 
 def bench_words_of(language: str) -> dict[str, Any]:
-    """`texts`: key -> text of one language; `glossary`: language -> group -> term -> [name, definition], of all.
+    """Return all texts except those of separate pages and lazily loaded panels.
 
-    The words of options are the engine's (`engine/options/words`), under keys that begin with `option.`. Those
-    of operations are the trace's (`engine/trace/messages`), those of ratios the benchmarks' (`engine/bench/gains.py`);
-    the command line uses them too. Those of a lesson's questions (`app/lessons/words.py`) are sent with the lesson.
+    `texts` has the texts of one language by key. `glossary` has [name, definition] by language, group and term.
+
+    Texts of options come from `engine/options/words` (keys beginning with `option.`), texts of operations from
+    `engine/trace/messages`, and texts of ratios from `engine/bench/gains.py`; the command line uses them too. The texts
+    of a lesson's questions (`app/lessons/words.py`) are sent with the lesson.
     """
     sentences = {key: text for key, text in messages.texts(language).items() if not key.startswith("explain.")}
     tables = {
@@ -112,40 +110,40 @@ def bench_words_of(language: str) -> dict[str, Any]:
         "the messages": sentences,
         "the gains": gain_texts(language),
     }
-    texts = _together(tables | _rooms("words", language))
+    texts = _merge(tables | _folder_words("words", language))
     return {"texts": texts, "glossary": {code: _glossary(code) for code in languages()}}
 
 
 def _of_options(language: str) -> dict[str, str]:
-    """Return the option texts, without the help of options that have no control."""
+    """Return the texts of options, without the help of options that have no control."""
     tables = (table_of(EngineConfig), table_of(SamplingParams))
-    bare = {f"option.{name}.help" for table in tables for name, row in table.items() if row.option.control is None}
-    return {key: text for key, text in option_texts(language).items() if key not in bare}
+    unused = {f"option.{name}.help" for table in tables for name, row in table.items() if row.option.control is None}
+    return {key: text for key, text in option_texts(language).items() if key not in unused}
 
 
-def _rooms(kind: str, language: str, page: str | None = None) -> dict[str, dict[str, str]]:
-    """Return each room's words of a kind, `words` or `lazy`, by the file's name, in English what the language lacks.
+def _folder_words(kind: str, language: str, page: str | None = None) -> dict[str, dict[str, str]]:
+    """Return the texts of each folder by the file's name. Texts that the language lacks are in English.
 
-    `page`: of the rooms of a page whose words no other page fetches, else of all other rooms.
+    `kind`: `words` or `lazy`. `page`: name of a separate page; None: all folders except those of separate pages.
     """
-    folder = static_dir() / "js"
-    every = sorted(folder.rglob(f"{kind}.en.json"))
-    found = [path for path in every if (top if (top := path.relative_to(folder).parts[0]) in APART else None) == page]
+    root = static_dir() / "js"
+    paths = sorted(root.rglob(f"{kind}.en.json"))
+    found = [path for path in paths if (top if (top := path.relative_to(root).parts[0]) in SEPARATE else None) == page]
     return {
-        f"{room.name}/{kind}.{language}.json": in_language(language, functools.partial(_texts, room, kind))
-        for room in (path.parent for path in found)
+        f"{folder.name}/{kind}.{language}.json": in_language(language, functools.partial(_texts, folder, kind))
+        for folder in (path.parent for path in found)
     }
 
 
-def _texts(room: Path, kind: str, language: str) -> dict[str, str]:
-    return {key: _joined(text) for key, text in _content(room / f"{kind}.{language}.json").items()}
+def _texts(folder: Path, kind: str, language: str) -> dict[str, str]:
+    return {key: _joined(text) for key, text in _content(folder / f"{kind}.{language}.json").items()}
 
 
-def _together(tables: dict[str, dict[str, str]]) -> dict[str, str]:
+def _merge(tables: dict[str, dict[str, str]]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for name, table in tables.items():
         if twice := sorted(texts.keys() & table.keys()):
-            raise ValueError(f"{name} has {twice[0]!r}, which another room has too")
+            raise ValueError(f"{name} has {twice[0]!r}, which another file has too")
         texts |= table
     return texts
 

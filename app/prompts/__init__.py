@@ -1,1 +1,1 @@
-"""Reports of why prompts missed a prefix cache, in words and as a page."""
+"""Reports of why prompts missed a prefix cache, as text and as an HTML page."""

@@ -1,6 +1,6 @@
-"""`/prompts`: answers a posted file of requests with a report about it. The file is not stored.
+"""`/prompts`: returns a report about a posted file of requests, which is not stored.
 
-`/prompts/traffic` shows the report about a file that the server was started with, and follows it.
+`/prompts/traffic` shows the report about a file given at the server's start, and updates it while the file grows.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from engine.prompts.policies import policies
 from engine.system.host import child_environment
 from engine.trace.messages import languages
 
-EXAMPLE = Path(__file__).parent / "example.jsonl"  # invented: an agent that fixes a bug, with three breaks
+EXAMPLE = Path(__file__).parent / "example.jsonl"  # synthetic session of an agent that fixes a bug
 MAX_BYTES = 64 << 20
 MAX_SECONDS = 120.0
 POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]+)"')
 MAIN = re.compile(r"<main>.*</main>", re.DOTALL)
-PATHS = re.compile(r"(?<![\w.])~?/[^\s:,;'\"]+")  # of this machine, hidden from visitors
-BEHIND = ("nice", "-n", "19") if shutil.which("nice") else ()  # engines and a proxy have priority
-_playing = threading.Lock()  # one file at a time
+PATHS = re.compile(r"(?<![\w.])~?/[^\s:,;'\"]+")  # file paths of the server, which are hidden from visitors
+LOW_PRIORITY = ("nice", "-n", "19") if shutil.which("nice") else ()  # reports must not delay engines and a proxy
+_running = threading.Lock()  # allows one report at a time
 
 
 class PromptsContext(NamedTuple):
-    """Context of the endpoints: tokenizers by name; "" or an unknown name selects the first, the bundled model's."""
+    """Context of the endpoints."""
 
-    tokenizers: Mapping[str, str]
-    traffic: Traffic | None  # report on a growing file
+    tokenizers: Mapping[str, str]  # folder or hub name by name; "": the bundled model's
+    traffic: Traffic | None  # reports about a growing file
 
 
 def form(context: PromptsContext, request: Request) -> Response:
@@ -70,18 +70,18 @@ def report(context: PromptsContext, request: Request) -> Response:
     if tokenizer not in context.tokenizers:
         return _form(context, request, "no_tokenizer", 400, tokenizer=tokenizer[:MAX_NAME])
     options = _options(context, request, policy, tokenizer, name)
-    if not _playing.acquire(blocking=False):
+    if not _running.acquire(blocking=False):
         return _form(context, request, "busy", 409)
     try:
         with EXAMPLE.open("rb") if is_example else tempfile.TemporaryFile() as file:  # unnamed, so always deleted
             if given is not None and not is_example:
                 given.save(file)
                 file.seek(0)
-            done = _played(file.fileno(), *options)
+            done = _run(file.fileno(), *options)
     except subprocess.TimeoutExpired:
         return _form(context, request, "too_long", 413)
     finally:
-        _playing.release()
+        _running.release()
     text, is_page = _outcome(done)
     if not is_page:
         return _form(context, request, "", 422, text)
@@ -92,7 +92,7 @@ def report(context: PromptsContext, request: Request) -> Response:
 
 
 def traffic(context: PromptsContext, request: Request) -> Response:
-    """Return the page that follows the file of requests given at the server's start."""
+    """Return the page that shows the current report about the file given at the server's start."""
     if context.traffic is None:
         raise refuse("not_found", "traffic.none")
     say, nonce = words(_language(request)), secrets.token_hex(8)
@@ -114,29 +114,29 @@ def traffic(context: PromptsContext, request: Request) -> Response:
 
 
 def traffic_report(context: PromptsContext, request: Request) -> Response:
-    """Return the current report about the followed file: 304 if the client has it, 204 before any request."""
+    """Return the current report about that file: 304 if the client has it, 204 while the file is empty."""
     policy, tokenizer = request.args.get("policy", "vllm"), _tokenizer(context, request)
     if context.traffic is None or policy not in policies() or tokenizer not in context.tokenizers:
         raise refuse("not_found", "report.none")
     found = context.traffic.report(_options(context, request, policy, tokenizer, context.traffic.path.name))
     if found is None:
         return Response(status=204)
-    if request.if_none_match.contains(found.mark):
+    if request.if_none_match.contains(found.etag):
         answer = Response(status=304)
-    elif found.is_page:  # without its head: the page that follows the file has the style sheet
+    elif found.is_page:  # only its main element, because the surrounding page has the style sheet
         answer = Response(MAIN.search(found.text)[0], mimetype="text/html")  # type: ignore[index]
     else:
         answer = Response(found.text, status=422, mimetype="text/plain")
     answer.headers["Cache-Control"] = "no-store"
-    answer.set_etag(found.mark)
+    answer.set_etag(found.etag)
     return answer
 
 
 def make_report(path: Path, options: tuple[str, ...]) -> tuple[str, bool]:
-    """Return the report about a file, or why there is none, and whether it is a page."""
+    """Return the report about a file, or an error message, and whether it is a page."""
     try:
         with path.open("rb") as file:
-            return _outcome(_played(file.fileno(), *options))
+            return _outcome(_run(file.fileno(), *options))
     except subprocess.TimeoutExpired:
         say = words(next(one for one in options if one.startswith("--lang=")).removeprefix("--lang="))
         return _sentence(say, "too_long", ""), False
@@ -166,9 +166,9 @@ def _shown(context: PromptsContext, say: Words) -> list[tuple[str, str]]:
     return [(name, name if model else say("bundled")) for name, model in context.tokenizers.items()]
 
 
-def _played(file: int, *options: str) -> subprocess.CompletedProcess[bytes]:
+def _run(file: int, *options: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [*BEHIND, sys.executable, "-m", "app", "prompts", f"/dev/fd/{file}", "--html=-", *options],
+        [*LOW_PRIORITY, sys.executable, "-m", "app", "prompts", f"/dev/fd/{file}", "--html=-", *options],
         env=child_environment(),
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -191,7 +191,7 @@ def _form(
         refusal=_sentence(say, refusal, tokenizer) if refusal else reason,
         sheets=SHEETS.links("documentation"),
     )
-    # under `no-referrer` a browser sends a form with the origin "null", which the guard refuses
+    # with `no-referrer`, a browser would send the form with the origin "null", which the server rejects
     headers = {"Cache-Control": "no-store", "Referrer-Policy": "same-origin"}
     return Response(text, status=status, mimetype="text/html", headers=headers)
 
@@ -218,8 +218,11 @@ ROUTES = [
 
 
 def blueprint(tokenizers: Mapping[str, str], traffic: Path | None) -> flask.Blueprint:
-    """Return the pages of prompts. `tokenizers`: folders and hub names, by name, beside the bundled model's. `traffic`:
-    a file of requests to follow.
+    """Return the blueprint of these pages.
+
+    Args:
+        tokenizers: folders or hub names by name, in addition to the bundled model's tokenizer.
+        traffic: growing file of requests for `/prompts/traffic`.
     """
     followed = None if traffic is None else Traffic(traffic, make_report)
     return routing.blueprint("prompts", "", PromptsContext({**tokenizers, BUNDLED: ""}, followed), ROUTES)

@@ -1,4 +1,4 @@
-"""Report about prompts as one HTML page that needs no server, no script and no network."""
+"""Report about prompts as one HTML page that needs neither a server nor scripts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from engine.prompts.report import Fate, Verdict
 from engine.prompts.savings import Saving
 from engine.prompts.worth_keeping import Prefix
 
-Counted = Literal["parts", "rendered", "characters"]  # what is counted as tokens
-MAX_BREAKS = 10  # that are listed before all turns
-WIDE = 1000.0  # units of a bar's width
+CountedUnit = Literal["parts", "rendered", "characters"]  # what is counted as tokens
+MAX_BREAKS = 10  # breaks listed at the top of the page
+FULL_WIDTH = 1000.0  # width of the longest bar
 
 
 class Piece(NamedTuple):
@@ -40,9 +40,9 @@ class Turn(NamedTuple):
     pieces: list[Piece]
     hit_share: str
     cause: str
-    limits: list[tuple[str, int, str]]  # policy, tokens that hit, why no more
-    block: str  # in which it parts
-    earlier_text: list[tuple[str, bool]]  # cut where it differs, and whether it does
+    limits: list[tuple[str, int, str]]  # policy, number of tokens that hit, reason why no more hit
+    block: str  # block in which it diverges
+    earlier_text: list[tuple[str, bool]]  # pieces, and whether each differs
     text: list[tuple[str, bool]]
 
 
@@ -54,12 +54,16 @@ def report_page(
     policy: str,
     tokenizer: str | None,
     language: str,
-    counted: Counted = "parts",
+    counted: CountedUnit = "parts",
     notes: Sequence[str] = (),
     costs: Sequence[str] = (),
 ) -> str:
-    """Return the page. `tokenizer`: the tokenizer of the counts; None: the bundled model's. `notes`: sentences about
-    counting; `costs`: about recomputed tokens.
+    """Return the page.
+
+    Args:
+        tokenizer: name of the tokenizer that counted the tokens; None: the bundled model's.
+        notes: sentences about counting.
+        costs: sentences about recomputed tokens.
     """
     say = words(language)
     longest = max(verdict.num_tokens for verdict in verdicts)
@@ -81,7 +85,7 @@ def report_page(
         total=total,
         share=percent(sum(verdict.hits[policy].num_tokens for verdict in verdicts), total),
         again=sum(verdict.num_again for verdict in verdicts),
-        caches=[(cache, percent(count, total), WIDE * count / (total or 1)) for cache, count in caches],
+        caches=[(cache, percent(count, total), FULL_WIDTH * count / (total or 1)) for cache, count in caches],
         reported=(
             percent(sum(v.reported_cached or 0 for v in reported), sum(v.reported_tokens or 0 for v in reported)),
             len(reported),
@@ -110,23 +114,23 @@ def report_page(
 def _turn(verdict: Verdict, policy: str, longest: int, say: Words) -> Turn:
     pieces, x = [], 0.0
     for fate, spans in groupby(verdict.spans, key=lambda span: span.fate):
-        own = list(spans)
-        count = sum(span.num_tokens for span in own)
-        width = WIDE * count / longest
-        pieces.append(Piece(fate, round(x, 2), round(width, 2), count, own[0].path, own[-1].path))
+        group = list(spans)
+        count = sum(span.num_tokens for span in group)
+        width = FULL_WIDTH * count / longest
+        pieces.append(Piece(fate, round(x, 2), round(width, 2), count, group[0].path, group[-1].path))
         x += width
     parted = verdict.parted
     cause = say.cause(parted) if parted else ""
     limits = []
     for name, hit in verdict.hits.items():
         limits.append((policies()[name].name, hit.num_tokens, say.limit(hit)))
-    one, other = _marked(parted.earlier_text, parted.text) if parted else ([], [])
+    one, other = _mark_difference(parted.earlier_text, parted.text) if parted else ([], [])
     share = percent(verdict.hits[policy].num_tokens, verdict.num_tokens)
     block = say.block(parted.token, policies()[policy]) if parted else ""
     return Turn(verdict, pieces, share, cause, limits, block, one, other)
 
 
-def _marked(old: str, new: str) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
+def _mark_difference(old: str, new: str) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
     """Split two texts into common beginning, differing middle, and common end."""
     old, new = old.replace("|", "", 1), new.replace("|", "", 1)
     begin = common_prefix(old, new)

@@ -1,4 +1,4 @@
-"""Words of the report about prompts."""
+"""Texts of the report about prompts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent
 
 
 class Words:
-    """Texts of one language; numbers get thousands separators."""
+    """Texts of one language. Integers are formatted with thousands separators."""
 
     def __init__(self, language: str) -> None:
         self.language = language
@@ -34,11 +34,11 @@ class Words:
         return self(f"cause.{parted.cause}", detail=_counted(detail))
 
     def block(self, token: int, policy: Policy) -> str:
-        """Return in which block of a cache a token is; "" for blocks of one token."""
+        """Return the text that names the block of a token in a cache; "" for blocks of one token."""
         return self("block", block=token // policy.unit, unit=policy.unit) if policy.unit > 1 else ""
 
     def refusal(self, error: CannotRender, with_reason: bool) -> str:
-        """Return which request a chat template refuses, with the template's message."""
+        """Return the text that names the request rejected by a chat template, with the template's message."""
         subject = self("no_answer_rendered" if error.is_answer else "not_rendered", number=error.number)
         return self("refused", subject=subject, reason=error.reason) if with_reason else subject
 
@@ -48,7 +48,7 @@ class Words:
         return "; ".join([*found, *([self("limit.maybe")] if hit.maybe else [])])
 
     def prefix(self, prefix: Prefix) -> str:
-        """Say how long a prefix is, how many requests it serves, and which segments it has."""
+        """Return the text about the length of a prefix, the number of requests that share it, and its segments."""
         paths = prefix.paths
         place = paths[0] if len(paths) == 1 else f"{paths[0]} … {paths[-1]}"
         request = prefix.request + 1
@@ -56,7 +56,7 @@ class Words:
 
 
 def percent(part: int, whole: int) -> str:
-    """Write a share, with one decimal."""
+    """Format a share in percent, with one decimal."""
     return f"{100 * part / whole:.1f} %" if whole else "0 %"
 
 

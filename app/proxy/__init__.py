@@ -1,7 +1,7 @@
 """Proxy in front of another server's API: it forwards requests and responses unchanged, and records the requests.
 
-client --HTTP--> server.py --HTTP(S)--> upstream     bytes as they come
+client --HTTP--> server.py --HTTP(S)--> upstream     bytes are forwarded unchanged
                     |
-                    v  once an answer is over
+                    v  after the response
                  exchange.py --> a line of a JSONL file, without keys
 """

@@ -1,4 +1,4 @@
-"""Prevention of memory dumps of this process, since request keys pass through its memory."""
+"""Prevention of memory dumps of this process, whose memory contains the keys of requests."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ PR_SET_DUMPABLE = 4  # prctl(2)
 
 
 def forbid_dumps() -> None:
-    """Disable core files. On Linux other processes of the user can neither attach to this one nor read its memory;
-    no-op on systems without such limits.
+    """Disable core files. On Linux, also prevent the user's other processes from attaching to this one or reading its
+    memory. No-op on Windows.
     """
     try:
         import resource

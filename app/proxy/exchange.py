@@ -1,4 +1,4 @@
-"""A request and its reported usage, as a line of a file. No line contains a key."""
+"""File of requests and their reported usage, one per line. No line contains a key."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from engine.prompts.readers import usage_of
 from engine.prompts.segments import PROMPTS
 
 Mode = Literal["redacted", "whole", "private"]
-MAX_ANSWER = 16 * 1024 * 1024  # bytes of an answer, or of one event of a stream, in which usage is looked for
-MIN_KEY = 12  # characters: a shorter one is no secret, and may be a word of the prompt
-MAX_CLEAN = 100_000  # texts that are known to have no secret
+MAX_ANSWER = 16 * 1024 * 1024  # bytes of a response, or of one event of a stream, that are searched for usage
+MIN_KEY = 12  # characters; a shorter key is no secret, and may be a word of the prompt
+MAX_CLEAN = 100_000  # cached digests of texts without secrets
 REDACTED = "[redacted]"
 KEYS = re.compile(
     r"\b(?:sk|rk|pk)-[\w-]{16,}|\bgh[a-z]_\w{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|\bhf_\w{20,}"
@@ -30,7 +30,7 @@ SECRET = r"(?i:password|passwd|secret|token|api_?key|authorization)"
 SECRET_NAME = re.compile(SECRET + r"\Z")
 ASSIGNED = re.compile(SECRET + r"""["']?\s{0,4}[:=]\s{0,4}(?i:bearer )?["']?(?P<value>[^\s"',;]{8,})""")
 PERSONAL = frozenset({"metadata", "user", "safety_identifier", "user_profile_id"})  # fields that identify the requester
-# fields whose texts, and whose members, a private line has
+# fields whose texts (PLAIN_TEXTS) and whose members (INSIDE) a private line contains
 PLAIN_TEXTS = frozenset({"role", "type", "model", "ttl"})
 INSIDE = frozenset(
     ("messages", "system", "tools", "input", "content", "tool_calls", "function", "output", "summary", "cache_control",
@@ -42,7 +42,7 @@ class Exchanges:
     """File of JSON lines with `path`, `time`, `request` and `usage`."""
 
     def __init__(self, path: Path, mode: Mode, secret: bytes) -> None:
-        """`secret`: what private hashes are made with, so that no text can be looked up by its hash.
+        """`secret`: key of the hashes of private lines, so that a known text cannot be searched by its hash.
 
         Raises:
             OSError: the file cannot be written.
@@ -53,7 +53,7 @@ class Exchanges:
         self.count = 0
 
     def add(self, path: str, time: float, body: bytes, usage: dict[str, Any] | None, keys: Iterable[str]) -> None:
-        """Append a line, if the body is a request to a model. `keys`: of its headers, which no line has."""
+        """Append a line if the body is a request to a model. `keys`: keys in its headers, which are redacted."""
         for key in keys:
             if len(key) >= MIN_KEY:
                 body = body.replace(key.encode("utf-8", "surrogateescape"), REDACTED.encode())
@@ -78,9 +78,9 @@ class Exchanges:
         self._file.close()
 
     def _private(self, value: Any, name: str) -> Any:
-        """Return the structure of a request with hash and length in place of texts and of tool definitions."""
+        """Return the structure of a request, with texts and tool definitions replaced by hash and length."""
         if isinstance(value, list):
-            if any(isinstance(one, int) for one in value):  # token ids of a prompt are its text
+            if any(isinstance(one, int) for one in value):  # token ids, which reveal the text
                 return self._hashed(value)
             return [self._private(one, name) for one in value]
         if isinstance(value, dict) and name in INSIDE:
@@ -99,9 +99,10 @@ class Exchanges:
 
 
 def redacted(value: Any, name: str = "", clean: set[bytes] | None = None) -> Any:
-    """Return a value without likely secrets, and without pictures. `name`: of its field.
+    """Return a value without likely secrets and pictures. `name`: name of its field.
 
-    `clean`: digests of texts without secrets, which are not searched again: a history repeats them in each request.
+    `clean`: digests of texts without secrets, which are not searched again, since each request of a conversation
+    repeats them.
     """
     if isinstance(value, list):
         return [redacted(one, name, clean) for one in value]
@@ -131,38 +132,38 @@ def _without_value(found: re.Match[str]) -> str:
 
 
 class UsageReader:
-    """Finds the usage in a forwarded answer, whole or as events."""
+    """Reader of the usage in a forwarded response, which is one body or a stream of events."""
 
     def __init__(self, content_type: str, encoding: str) -> None:
         self._is_stream = content_type.startswith("text/event-stream")
         self._unzip = zlib.decompressobj(wbits=47) if encoding in ("gzip", "deflate") else None
-        self._is_lost = encoding not in ("", "identity", "gzip", "deflate")
+        self._is_unreadable = encoding not in ("", "identity", "gzip", "deflate")
         self._left = b""
         self._usage: dict[str, Any] | None = None
 
     def feed(self, data: bytes) -> None:
-        """Read the next bytes of the answer's body."""
-        if self._is_lost:
+        """Read the next bytes of the response's body."""
+        if self._is_unreadable:
             return
         try:
             self._left += self._unzip.decompress(data, MAX_ANSWER) if self._unzip else data
         except zlib.error:
-            self._is_lost = True
+            self._is_unreadable = True
         if self._is_stream:
             *lines, self._left = self._left.split(b"\n")
             for line in lines:
                 if line.startswith(b"data:") and b'"usage"' in line:
-                    self._look(line.removeprefix(b"data:"))
+                    self._parse(line.removeprefix(b"data:"))
         if len(self._left) > MAX_ANSWER or (self._unzip and self._unzip.unconsumed_tail):
-            self._is_lost, self._left = True, b""
+            self._is_unreadable, self._left = True, b""
 
     def end(self) -> dict[str, Any] | None:
-        """Return the usage in the answer; None if it has none or it cannot be read."""
+        """Return the usage in the response; None if it has none or cannot be read."""
         if not self._is_stream:
-            self._look(self._left)
+            self._parse(self._left)
         return self._usage
 
-    def _look(self, data: bytes) -> None:
+    def _parse(self, data: bytes) -> None:
         try:
             body = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,6 +1,6 @@
-"""Recordings of runs as `.kvtrace` files: recording, an index, repair at start, playback without a model.
+"""Recordings of runs as `.kvtrace` files, which are played back without a model.
 
-`library` stores the files and their `index`; `recorder` copies a run's log while it grows; `repair` fixes folder and
-index at start; `shelf` has read-only files (shipped, or given on the command line); `playback` is an opened recording,
-joined like a session; `endpoints` is the HTTP API.
+`library` stores the files and their `index`. `repair` makes folder and index consistent at the start. `shelf` has
+read-only files, which are shipped or given on the command line. `playback` has opened recordings, which clients join
+like sessions. `endpoints` is the HTTP API. `app/session/recorder.py` writes the files.
 """

@@ -36,7 +36,7 @@ class RecordingsAnswer(TypedDict):
     findings: list[Finding]
     can_keep: bool
     max_bytes: int
-    exports: dict[str, str | None]  # format -> missing package, or None
+    exports: dict[str, str | None]  # missing package by format; None: available
 
 
 CHUNK = 1 << 20  # bytes of an upload read at a time
@@ -84,10 +84,10 @@ def upload(context: RecordingsContext, request: Request) -> Response:
     if size > context.settings.max_recording_bytes:
         raise _too_large(size, context.settings.max_recording_bytes)
     name, tags = _name_and_tags(request)
-    with context.library.incoming(size) as file:
+    with context.library.upload_file(size) as file:
         _receive(request, file, size)
         try:
-            entry = context.library.take(Path(file.name), name, tags)
+            entry = context.library.add_upload(Path(file.name), name, tags)
         except TraceFormatError as error:
             raise AppError("bad_request", f"this is not a recording: {error}") from error
     response = json_answer(entry)
@@ -97,7 +97,7 @@ def upload(context: RecordingsContext, request: Request) -> Response:
 
 
 def change(context: RecordingsContext, request: Request, recording_id: str) -> Response:
-    """Change name, tags or notes: a JSON body with the changed ones."""
+    """Change name, tags or notes. The JSON body has only the changed fields."""
     try:
         given = msgspec.json.decode(request.get_data())
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -114,7 +114,7 @@ def delete(context: RecordingsContext, request: Request, recording_id: str) -> R
 
 
 def download(context: RecordingsContext, request: Request, recording_id: str) -> Response:
-    """Return the file; supports range requests."""
+    """Return the file. Range requests are supported."""
     entry = context.library.entry(recording_id)
     response = flask.send_file(
         context.library.path(recording_id), mimetype="application/octet-stream", conditional=True, etag=True
@@ -125,19 +125,19 @@ def download(context: RecordingsContext, request: Request, recording_id: str) ->
 
 
 def export_for(context: RecordingsContext, request: Request, recording_id: str, to: str) -> Response:
-    """Return the output of `kvtheater trace export` as one file; of a growing recording the current records."""
+    """Return the output of `kvtheater trace export` as one file, for a growing recording with its current records."""
     entry = context.library.entry(recording_id)
     wanted = next((one for one in FORMATS if one == to), None)
     if wanted is None:
         raise refuse("not_found", "export.unknown", to=to[:40], known=", ".join(FORMATS))
     try:
-        made = export(context.library.path(recording_id), wanted)
+        exported = export(context.library.path(recording_id), wanted)
     except ExportError as error:
         raise refused(error) from error
     except TraceFormatError as error:
         raise refuse("refused", "recording.unreadable", error=error) from error
     mimetype = "application/json" if wanted == "perfetto" else "application/zip"
-    response = flask.send_file(made, mimetype=mimetype)
+    response = flask.send_file(exported, mimetype=mimetype)
     response.headers["Content-Disposition"] = _attachment(entry, SUFFIXES[wanted])
     response.headers["Cache-Control"] = "no-store"
     return response
@@ -176,7 +176,7 @@ def _receive(request: Request, file: IO[bytes], size: int) -> None:
 
 
 def _name_and_tags(request: Request) -> tuple[str, list[str]]:
-    """Return name and tags of an upload from its URL: `name` (may be a file name) and any number of `tag`."""
+    """Return name and tags of an upload from its query: `name`, which may be a file name, and any number of `tag`."""
     name = os.path.basename(request.args.get("name", "")).removesuffix(SUFFIX).strip()
     given: dict[str, Any] = {"tags": request.args.getlist("tag"), **({"name": name} if name else {})}
     wanted = parse(given, Change)

@@ -1,4 +1,4 @@
-"""Exports of a recording as one file: a timeline for Perfetto, tables as CSV or Parquet."""
+"""Exports of a recording as one file: a timeline for Perfetto, or tables as CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -27,36 +27,38 @@ def unavailable() -> dict[Format, str]:
 
 
 def export(path: Path, to: Format) -> IO[bytes]:
-    """Return the export as a file positioned at its beginning; the caller closes it.
+    """Return the export as a file positioned at its beginning, which the caller closes.
+
+    A damaged recording is exported up to the damage.
 
     Raises:
-        ExportError: this installation cannot write it.
-        TraceFormatError: it is not a trace. A damaged one is exported up to the damage.
+        ExportError: this installation cannot write the format, or the recording cannot be exported.
+        TraceFormatError: the file is not a trace.
     """
     if to in unavailable():
         raise ExportError("Parquet needs the pyarrow package: pip install 'kvtheater[parquet]'")
-    made: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (closed with the response)
+    output: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (closed with the response)
     try:
         with TraceReader(path) as reader:
             if reader.header.observed is not None:
                 raise ExportError(f"{UNSAID}: there is nothing to write of them")
             if to == "perfetto":
-                write_perfetto(reader, made)
+                write_perfetto(reader, output)
             else:
-                _zip(reader, write_csv if to == "csv" else write_parquet, made)
+                _zip(reader, write_csv if to == "csv" else write_parquet, output)
     except BaseException:
-        made.close()
+        output.close()
         raise
-    made.seek(0)
-    return made
+    output.seek(0)
+    return output
 
 
 def _zip(reader: TraceReader, write: Callable[[TraceReader, Path], None], to: IO[bytes]) -> None:
     """Write both tables to one zip file."""
     with (
         tempfile.TemporaryDirectory(prefix="kvtheater-") as folder,
-        zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED) as both,
+        zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
         write(reader, Path(folder))
         for table in sorted(Path(folder).iterdir()):
-            both.write(table, table.name)
+            archive.write(table, table.name)

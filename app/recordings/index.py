@@ -1,5 +1,7 @@
-"""Index of the library: one row per recording, in SQLite. Only name, tags, notes and how the recording ended are
-stored nowhere else; other fields can be read from the file again.
+"""Index of the library: a SQLite database with one row per recording.
+
+Name, tags, notes and the cause of the recording's end are stored only here. Other fields can be read from the file
+again.
 """
 
 from __future__ import annotations
@@ -46,15 +48,15 @@ class Row(Struct, frozen=True, kw_only=True):
     added: str  # ISO 8601, UTC
     ended: Ended | None = None  # None: being recorded
     ended_detail: str = ""  # sentence for the user
-    file_stamp: str = ""  # size and time of the file when `summary` was read
-    summary: Summary | None = None  # None while it is being recorded
+    file_stamp: str = ""  # size and modification time of the file when `summary` was read
+    summary: Summary | None = None  # None: being recorded
 
 
 _KINDS = get_type_hints(Row, include_extras=True)
 
 
 class Index:
-    """Rows, for any number of threads and processes.
+    """Rows of the index. Any number of threads and processes may use it.
 
     Raises:
         sqlite3.Error: the file is not a database, or cannot be written.
@@ -73,8 +75,8 @@ class Index:
             raise
 
     @property
-    def is_there(self) -> bool:
-        """Whether the opened file still exists at its path: SQLite continues to use a deleted file."""
+    def still_exists(self) -> bool:
+        """Whether the opened file still exists at its path, since SQLite continues to use a deleted file."""
         try:
             return _identity(self._path) == self._file
         except OSError:
@@ -135,7 +137,7 @@ def _storable(file: str) -> str | bytes:
 
 
 def _row(values: dict[str, Any]) -> Row | None:
-    """Decode a row; an invalid column, or one of another version, does not invalidate the others."""
+    """Decode a row. Invalid columns get defaults; None is returned if the id or the file name is invalid."""
     if isinstance(values["file"], bytes):
         values["file"] = os.fsdecode(values["file"])
     read: dict[str, Any] = {}

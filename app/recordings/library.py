@@ -1,4 +1,4 @@
-"""Recordings of a server: its own folder with an index, and shelves of read-only files."""
+"""Recordings of a server: a folder with an index, and shelves of read-only files."""
 
 from __future__ import annotations
 
@@ -40,16 +40,18 @@ def open_library(settings: ServerSettings, shown: Iterable[Path] = ()) -> Librar
 
 
 class Library:
-    """Library of recordings to replay. Thread-safe.
+    """Library of recordings. Thread-safe.
 
     Raises (every change):
-        AppError: `not_found`; `refused`, with the reason: no folder, a full disk, a recording in progress.
+        AppError: `not_found`; `refused` if there is no folder, the disk is full, or the recording is in progress.
     """
 
     def __init__(self, folder: Path | None, shelves: Iterable[Shelf] = (), settings: ServerSettings = DEFAULTS) -> None:
-        """Repair folder and index. The folder is created with the first recording; None: recordings cannot be stored.
+        """Repair folder and index.
 
-        `settings` limit the library's size.
+        Args:
+            folder: created with the first recording; None: recordings cannot be stored.
+            settings: limits of the library's size.
         """
         self._folder = folder
         self._shelves = list(shelves)
@@ -64,24 +66,24 @@ class Library:
 
     @property
     def findings(self) -> list[Finding]:
-        """Findings in the folder: repaired ones, and open ones."""
+        """Inconsistencies found in folder and index, both repaired and current ones."""
         return self._rows.findings if self._rows else []
 
     def entries(self) -> list[Entry]:
-        """Return every recording: the library's, latest first, then the shelves'."""
+        """Return every recording: those of the library, latest first, then those of the shelves."""
         own = [entry for row in (self._rows.all() if self._rows else []) if (entry := self._entry(row))]
         return own + [entry for shelf in self._shelves for entry in shelf.entries()]
 
-    def first_shown(self) -> str | None:
+    def first_given_file(self) -> str | None:
         """Return the id of the first file given at the server's start, or None."""
         return next((found for shelf in self._shelves if shelf.source == "file" for found in shelf.ids), None)
 
     def entry(self, recording_id: str) -> Entry:
         """Return the entry of a recording."""
         row = self._row(recording_id)
-        found = self._entry(row) if row else self._shelved(recording_id)
+        found = self._entry(row) if row else self._shelf_entry(recording_id)
         if found is None:
-            raise _unknown(recording_id)
+            raise _not_found(recording_id)
         return found
 
     def path(self, recording_id: str) -> Path:
@@ -92,22 +94,22 @@ class Library:
         else:
             path = next((p for shelf in self._shelves if (p := shelf.path(recording_id))), None)
         if path is None or not path.is_file():
-            raise _unknown(recording_id)
+            raise _not_found(recording_id)
         return path
 
     def open(self, recording_id: str) -> TraceReader:
         """Open a recording. A file known to be valid is not verified again."""
-        sound = self.entry(recording_id).summary.damage is None
+        is_valid = self.entry(recording_id).summary.damage is None
         try:
-            reader = TraceReader(self.path(recording_id), verify=not sound)
-            initial_state(reader.header)  # raises if the page cannot draw its pool
+            reader = TraceReader(self.path(recording_id), verify=not is_valid)
+            initial_state(reader.header)  # raises if the header does not describe a valid pool
         except (OSError, TraceFormatError, TraceStateError) as error:
             raise refuse("refused", "recording.unopened", error=error) from error
         return reader
 
     def record(self, run: Run, name: str, tags: list[str]) -> Recorder:
-        """Start recording a run: its records so far, then each new one."""
-        folder, rows, quota = self._place()
+        """Start recording a run: copy its records so far, then each new one."""
+        folder, rows, quota = self._writable()
         recording_id = _new_id()
         name = name or f"{run.log.header.model.name} {_now()[:19].replace('T', ' ')}"
         row = Row(recording_id=recording_id, file=recording_id + SUFFIX, name=name, tags=tags, added=_now())
@@ -116,17 +118,17 @@ class Library:
             undo.callback(quota.release, row.file)
             rows.put(row)
             undo.callback(rows.remove, recording_id)
-            grow = functools.partial(quota.grow, row.file)
-            recorder = Recorder(recording_id, name, folder / row.file, run, grow, self._recorded)
+            reserve = functools.partial(quota.grow, row.file)
+            recorder = Recorder(recording_id, name, folder / row.file, run, reserve, self._on_recording_end)
             undo.pop_all()
         if recorder.ended is None:
             self._recorders[recording_id] = recorder
         return recorder
 
     @contextlib.contextmanager
-    def incoming(self, size: int) -> Iterator[IO[bytes]]:
-        """Yield a file in the folder for an upload of `size` bytes, deleted afterwards unless `take` is called."""
-        folder, _, quota = self._place()
+    def upload_file(self, size: int) -> Iterator[IO[bytes]]:
+        """Yield a file for an upload of `size` bytes, which is deleted afterwards unless `add_upload` is called."""
+        folder, _, quota = self._writable()
         with _one_sentence("recording.file"):
             path = folder / f"{_new_id()}{UPLOAD_SUFFIX}"
             with quota.claimed(path.name, size), path.open("xb") as file:
@@ -136,9 +138,9 @@ class Library:
                 finally:
                     path.unlink(missing_ok=True)
 
-    def take(self, received: Path, name: str, tags: list[str]) -> Entry:
+    def add_upload(self, received: Path, name: str, tags: list[str]) -> Entry:
         """Add a received file to the library."""
-        _, rows, _ = self._place()
+        _, rows, _ = self._writable()
         summary = summarize(received)
         recording_id, path = received.stem, received.with_suffix(SUFFIX)
         received.rename(path)
@@ -163,10 +165,10 @@ class Library:
         self, recording_id: str, name: str | None = None, tags: list[str] | None = None, notes: str | None = None
     ) -> Entry:
         """Change name, tags or notes; None leaves them unchanged."""
-        row = self._own(recording_id)
+        row = self._library_row(recording_id)
         given = {"name": name, "tags": tags, "notes": notes}
         with _one_sentence("recording.change"):
-            _, rows, _ = self._place()
+            _, rows, _ = self._writable()
             rows.put(replace(row, **{k: v for k, v in given.items() if v is not None}))
         recorder = self._recorders.get(recording_id)
         if recorder and name is not None:
@@ -175,11 +177,11 @@ class Library:
 
     def delete(self, recording_id: str) -> None:
         """Delete file and entry."""
-        row = self._own(recording_id)
+        row = self._library_row(recording_id)
         if row.ended is None:
             raise refuse("refused", "recording.active", name=row.name)
         with _one_sentence("recording.delete"):
-            folder, rows, _ = self._place()
+            folder, rows, _ = self._writable()
             (folder / row.file).unlink(missing_ok=True)
             rows.remove(recording_id)
 
@@ -190,15 +192,15 @@ class Library:
         if self._rows:
             self._rows.close()
 
-    def _place(self) -> tuple[Path, Rows, Quota]:
-        """Return folder, rows and quota; creates the folder if it is missing."""
+    def _writable(self) -> tuple[Path, Rows, Quota]:
+        """Return folder, rows and quota. Creates the folder if it is missing."""
         if self._folder is None or self._rows is None or self._quota is None:
             raise refuse("refused", "recording.no_folder")
         with _one_sentence("recordings.no_write"):
-            self._rows.place()
+            self._rows.ensure_folder()
         return self._folder, self._rows, self._quota
 
-    def _recorded(self, recorder: Recorder) -> None:
+    def _on_recording_end(self, recorder: Recorder) -> None:
         """Update the row of a recording that has ended."""
         assert self._rows and self._quota
         self._recorders.pop(recorder.recording_id, None)
@@ -207,7 +209,7 @@ class Library:
         if row is None:
             return
         ended = replace(row, ended=recorder.ended, ended_detail=recorder.ended_detail)
-        with contextlib.suppress(OSError, TraceFormatError):  # a missing file is read when it is back
+        with contextlib.suppress(OSError, TraceFormatError):  # a missing file is read after it is restored
             stamp = file_stamp(recorder.path)
             with TraceReader(recorder.path, verify=False) as reader:
                 ended = replace(ended, file_stamp=stamp, summary=summary_of(reader))
@@ -216,19 +218,19 @@ class Library:
     def _row(self, recording_id: str) -> Row | None:
         return self._rows.get(recording_id) if self._rows else None
 
-    def _own(self, recording_id: str) -> Row:
+    def _library_row(self, recording_id: str) -> Row:
         row = self._row(recording_id)
         if row is not None:
             return row
-        if self._shelved(recording_id):
+        if self._shelf_entry(recording_id):
             raise refuse("refused", "recording.shown")
-        raise _unknown(recording_id)
+        raise _not_found(recording_id)
 
-    def _shelved(self, recording_id: str) -> Entry | None:
+    def _shelf_entry(self, recording_id: str) -> Entry | None:
         return next((entry for shelf in self._shelves if (entry := shelf.entry(recording_id))), None)
 
     def _entry(self, row: Row) -> Entry | None:
-        """Return the entry of a row; None: its file is missing or unreadable."""
+        """Return the entry of a row, or None if its file is missing or unreadable."""
         try:
             summary = self._summary(row)
         except (OSError, TraceFormatError, ValueError):
@@ -262,7 +264,7 @@ class Library:
 
 @contextlib.contextmanager
 def _one_sentence(key: str) -> Iterator[None]:
-    """Convert a full disk or a locked index to the refusal `key`."""
+    """Convert errors of the disk and the index to an AppError with the sentence `key`."""
     try:
         yield
     except OSError as error:
@@ -271,7 +273,7 @@ def _one_sentence(key: str) -> Iterator[None]:
         raise refuse("refused", key, error=error) from error
 
 
-def _unknown(recording_id: str) -> AppError:
+def _not_found(recording_id: str) -> AppError:
     return refuse("not_found", "recording.none", recording_id=recording_id[:60])
 
 

@@ -1,4 +1,4 @@
-"""Opened recording: joined and read like a session, without commands."""
+"""Opened recordings, which clients join and read like sessions, without commands."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from app.session.closing import Closing
 from app.session.log_session import LogSession
 from app.session.run import OpenLog
 
-MAX_OPEN = 16  # open recordings without viewers; beyond, the least recently used is closed
+MAX_OPEN = 16  # open recordings; above it, the least recently used ones without viewers are closed
 PREFIX = "rec-"
 
 
 class Playback(LogSession):
-    """Open recording and its viewers. A new epoch begins when another log lies in its file."""
+    """Open recording and its viewers. A new epoch begins when the file was replaced by another log."""
 
     def __init__(self, recording_id: str, library: Library, emit: Emit) -> None:
-        """Raises AppError: no such recording, or it cannot be opened."""
+        """Open a recording. Raises AppError if it does not exist or cannot be opened."""
         self._library = library
-        super().__init__(recording_id, self._opened(recording_id, 0), emit)
+        super().__init__(recording_id, self._open_log(recording_id, 0), emit)
 
-    def _opened(self, recording_id: str, epoch: int) -> OpenLog:
+    def _open_log(self, recording_id: str, epoch: int) -> OpenLog:
         reader = self._library.open(recording_id)
         self._num_bytes, self._damage = reader.num_bytes, reader.damage
         return OpenLog(epoch, reader)
 
     def follow_file(self) -> None:
-        """Show the log that lies in the file now, if it is another one.
+        """Switch to the current content of the file, if the file was replaced.
 
         Raises:
-            AppError: it cannot be opened.
+            AppError: the file cannot be opened.
         """
         if self.run.full_log.is_replaced:
-            self.switch_to(self._opened(self.session_id, self.run.epoch + 1))
+            self.switch_to(self._open_log(self.session_id, self.run.epoch + 1))
 
     @property
     def error(self) -> str | None:
@@ -47,19 +47,19 @@ class Playback(LogSession):
 
     @property
     def has_grown(self) -> bool:
-        """Return whether the file has grown since it was opened: it is still being recorded."""
+        """Whether the file has grown since it was opened, because it is still being recorded."""
         return self.run.log.num_bytes != self._num_bytes
 
     def join(
         self, sid: str, first: int, epoch: int | None, captures: bool = False, windows: bool = False
     ) -> tuple[JoinedRecording, Callable[[], None]]:
-        """Join like any log, with the recording's entry; records of a large recording are not sent."""
+        """Make `sid` a viewer, and return the recording's entry too. Records of a large recording are not sent."""
         self.last_used = time.monotonic()
         answer, begin = super().join(sid, first, epoch, captures, windows=True)
         return {**answer, "recording": plain(self._library.entry(self.session_id))}, begin
 
     def leave(self, sid: str) -> bool:
-        """Remove a viewer; return whether `sid` was one."""
+        """Remove a viewer. Returns whether `sid` was one."""
         self.last_used = time.monotonic()
         return super().leave(sid)
 
@@ -81,7 +81,7 @@ class Playbacks:
         """Return a recording, opening it if necessary.
 
         Raises:
-            AppError: `not_found`; `refused`: its file cannot be read.
+            AppError: `not_found`; `refused` if the file cannot be read.
         """
         with self._lock:
             found = self._open.get(recording_id)
@@ -89,7 +89,7 @@ class Playbacks:
                 self._open.pop(recording_id).close(Closing("grown"))
                 found = None
             if found is None:
-                found = self._opened(recording_id)
+                found = self._open_log(recording_id)
             found.follow_file()
             found.last_used = time.monotonic()
             return found
@@ -110,7 +110,7 @@ class Playbacks:
         for recording_id in list(self._open):
             self.drop(recording_id, why)
 
-    def _opened(self, recording_id: str) -> Playback:
+    def _open_log(self, recording_id: str) -> Playback:
         unused = sorted((p for p in self._open.values() if not p.num_viewers), key=lambda p: p.last_used)
         for playback in unused[: max(0, len(self._open) + 1 - MAX_OPEN)]:
             self._open.pop(playback.session_id).close(Closing("unused"))

@@ -1,4 +1,4 @@
-"""Quota of a folder of recordings: number of files and bytes, including those being written."""
+"""Quota of a folder of recordings: the number of files and bytes, including files being written."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from app.ground.settings import MIB
 from app.recordings.repair import UPLOAD_SUFFIX
 from app.recordings.shelf import SUFFIX
 
-AHEAD = 16 * MIB  # bytes that a growing recording claims at once, to scan the folder rarely
+AHEAD = 16 * MIB  # bytes that a growing recording claims ahead, so that the folder is rarely scanned
 
 
 class Quota:
-    """Quota of the folder: a writer claims its file's size first; the folder itself gives the current usage.
+    """Quota of a folder. A writer claims the size of its file before writing; other usage is read from the folder.
 
-    A file is identified by its name without the suffix, so it may be renamed when complete.
+    A file is identified by its name without the suffix, so its suffix may change when it is complete.
     """
 
     def __init__(self, folder: Path, max_files: int, max_bytes: int) -> None:
@@ -40,7 +40,7 @@ class Quota:
             self.release(name)
 
     def claim(self, name: str, size: int) -> None:
-        """Claim `size` bytes for a file until `release`; a larger claim replaces one of the same name.
+        """Claim `size` bytes for a file until `release`, replacing an earlier claim for the file.
 
         Raises:
             AppError: `refused`: the quota is exhausted.
@@ -70,7 +70,7 @@ class Quota:
                 self.claim(name, size)  # without AHEAD
 
     def release(self, name: str) -> None:
-        """End the claim: the file is written, or will not be."""
+        """Release the claim, after the file is written or will not be written."""
         with self._lock:
             self._claims.pop(Path(name).stem, None)
 

@@ -1,4 +1,4 @@
-"""Repair of folder and index, at start and after either was lost; each finding is one sentence."""
+"""Repair of folder and index, at the start and after either was lost."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ logger = logging.getLogger(__name__)
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """Inconsistency, and its repair."""
+    """Inconsistency, and how it was repaired."""
 
     kind: Literal[
         "index_rebuilt",
-        "index_unavailable",  # current state; the others are from the last repair
-        "folder_gone",  # current state
+        "index_unavailable",  # currently
+        "folder_gone",  # currently
         "interrupted",
         "adopted",
         "missing",
@@ -38,28 +38,28 @@ class Finding(Struct, frozen=True, kw_only=True):
         "damaged",
         "upload_removed",
     ]
-    recording: str | None  # id
+    recording: str | None  # id of the recording
     message: str  # one sentence
 
 
 def open_index(path: Path) -> tuple[Index, list[Finding]]:
-    """Return the index; a damaged one is set aside and replaced by an empty one."""
+    """Open the index. A damaged one is renamed and replaced by an empty one."""
     try:
         return Index(path), []
     except sqlite3.DatabaseError as error:
-        strange = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_ERROR  # unknown tables
-        if isinstance(error, sqlite3.OperationalError) and not strange:
-            raise  # locked, or a read-only disk: not damage
+        is_other_schema = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_ERROR  # unknown tables
+        if isinstance(error, sqlite3.OperationalError) and not is_other_schema:
+            raise  # locked, or on a read-only disk
         aside = _unused(path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
         path.rename(aside)
         with contextlib.suppress(OSError):  # SQLite would replay it into the new index
             path.with_name(path.name + "-journal").rename(aside.with_name(aside.name + "-journal"))
-        message = f"the index was damaged ({error}): it is kept as {aside.name} and was rebuilt from the files"
+        message = f"the index was damaged ({error}): it was renamed to {aside.name} and rebuilt from the files"
         return Index(path), [Finding(kind="index_rebuilt", recording=None, message=message)]
 
 
 def _unused(path: Path) -> Path:
-    """Return an unused path, with a number appended if necessary."""
+    """Return the path, with a number appended if it exists."""
     count, free = 1, path
     while free.exists():
         count += 1
@@ -74,11 +74,11 @@ def repair(folder: Path, index: Index, now: str) -> list[Finding]:
     for path in traces_in(folder):
         row = rows.pop(path.name, None)
         try:
-            found = _adopt(path, now) if row is None else _look_after(path, row)
+            found = _adopt(path, now) if row is None else _check_row(path, row)
         except Exception as error:  # an invalid file must not hide the others
             if not isinstance(error, OSError | TraceFormatError):
                 logger.exception("%s", readable(path.name))
-            message = f"{readable(path.name)} is left alone: {readable(str(error))}"
+            message = f"{readable(path.name)} was ignored: {readable(str(error))}"
             findings.append(Finding(kind="not_a_trace", recording=row.recording_id if row else None, message=message))
             continue
         if found:
@@ -86,10 +86,10 @@ def repair(folder: Path, index: Index, now: str) -> list[Finding]:
             index.put(row)
             findings += [finding] if finding else []
     for row in rows.values():
-        message = f"the file of “{row.name}” is gone: its name and notes are kept in case it comes back"
+        message = f"the file of “{row.name}” is gone: its name and notes remain stored, in case it is restored"
         findings.append(Finding(kind="missing", recording=row.recording_id, message=message))
     for path in sorted(folder.glob(f"*{UPLOAD_SUFFIX}")):
-        if _if_unwritten(path, path.unlink):
+        if _if_not_locked(path, path.unlink):
             message = f"an incomplete upload was removed ({readable(path.name)})"
             findings.append(Finding(kind="upload_removed", recording=None, message=message))
     return findings
@@ -113,11 +113,11 @@ def _adopt(path: Path, now: str) -> tuple[Row, Finding]:
     return row, Finding(kind="adopted", recording=row.recording_id, message=message)
 
 
-def _look_after(path: Path, row: Row) -> tuple[Row, Finding | None] | None:
+def _check_row(path: Path, row: Row) -> tuple[Row, Finding | None] | None:
     """Check a file with a row for an interrupted recording and for changes."""
     if row.ended is None:
         done: list[tuple[Row, Finding]] = []
-        _if_unwritten(path, lambda: done.append(_interrupted(path, row)))
+        _if_not_locked(path, lambda: done.append(_interrupted(path, row)))
         return done[0] if done else None
     stamp = file_stamp(path)
     if row.summary is not None and row.file_stamp == stamp:
@@ -131,7 +131,7 @@ def _look_after(path: Path, row: Row) -> tuple[Row, Finding | None] | None:
 
 
 def _interrupted(path: Path, row: Row) -> tuple[Row, Finding]:
-    """Repair a recording whose server was killed: truncate the incomplete last record."""
+    """Repair a recording whose server was killed by removing the incomplete last record."""
     with TraceReader(path) as reader:
         end, size = reader.whole_end, reader.num_bytes
     if end < size:
@@ -145,8 +145,8 @@ def _interrupted(path: Path, row: Row) -> tuple[Row, Finding]:
     return ended, Finding(kind="interrupted", recording=row.recording_id, message=f"“{row.name}”: {detail}")
 
 
-def _if_unwritten(path: Path, do: Callable[[], object]) -> bool:
-    """Call `do` unless another process has locked the file for writing; return whether it was called."""
+def _if_not_locked(path: Path, do: Callable[[], object]) -> bool:
+    """Call `do` unless a process has locked the file for writing. Returns whether it was called."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         do()

@@ -1,7 +1,7 @@
-"""Read-only trace files: shipped ones, and those given on the command line.
+"""Read-only trace files, which are shipped or given on the command line.
 
-A shipped `NAME.kvtrace` has a `NAME.json` with `title` and `text` in both languages, `tags`, and `command`, the command
-line that recorded it.
+For a shipped `NAME.kvtrace`, `NAME.json` has `title` and `text` in both languages, `tags`, and `command`, the command
+line that recorded the file.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class Entry(Struct, frozen=True, kw_only=True):
     """Recording of any source. Only those of the library can be changed."""
 
     id: str
-    source: RecordingSource  # library: stored by this server; shipped: part of the program; file: on the command line
+    source: RecordingSource  # library: stored by this server; file: given on the command line
     name: str
-    title: Translated | None = None  # of a shipped one
-    text: Translated | None = None  # description of a shipped one
-    command: str | None = None  # command that recorded it
+    title: Translated | None = None  # of a shipped recording
+    text: Translated | None = None  # description of a shipped recording
+    command: str | None = None  # command line that recorded a shipped recording
     tags: list[str] = []
     notes: str = ""
     added: str = ""
-    ended: Ended | None = None  # None: being recorded, or not recorded here
+    ended: Ended | None = None  # None: being recorded, or not recorded by this server
     ended_detail: str = ""
-    recording: bool = False  # being recorded
+    recording: bool = False  # whether it is being recorded
     summary: Summary
 
 
@@ -59,15 +59,15 @@ class Card(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Shelf:
-    """Read-only trace files, each opened when first listed."""
+    """Read-only trace files. A file is first read when it is listed."""
 
-    def __init__(self, source: RecordingSource, files: Iterable[Path], taken: Collection[str] = ()) -> None:
-        """`taken`: ids of other shelves. Files with equal names or such ids are named after their folders."""
+    def __init__(self, source: RecordingSource, files: Iterable[Path], reserved: Collection[str] = ()) -> None:
+        """`reserved`: ids of other shelves. Files with such ids or equal names are named with their folder."""
         self.source = source
         files = list(dict.fromkeys(files))
-        named = Counter(recording_id(path.stem) for path in files) + Counter(taken)
-        self._alike = {path for path in files if named[recording_id(path.stem)] > 1}
-        self._files = {recording_id(str(path) if path in self._alike else path.stem): path for path in files}
+        named = Counter(recording_id(path.stem) for path in files) + Counter(reserved)
+        self._ambiguous = {path for path in files if named[recording_id(path.stem)] > 1}
+        self._files = {recording_id(str(path) if path in self._ambiguous else path.stem): path for path in files}
         self._read: dict[str, tuple[str, Summary]] = {}  # by id: stamp of the file, and its summary
         self._lock = threading.Lock()
 
@@ -96,7 +96,7 @@ class Shelf:
             logger.warning("%s: %s", readable(path.name), error)
             return None
         if card is None:
-            name = f"{path.parent.name}/{path.stem}" if path in self._alike else path.stem
+            name = f"{path.parent.name}/{path.stem}" if path in self._ambiguous else path.stem
             return Entry(id=wanted, source=self.source, name=readable(name), summary=summary)
         return Entry(
             id=wanted,
@@ -119,12 +119,12 @@ class Shelf:
 
 
 def traces_in(folder: Path) -> list[Path]:
-    """Return the trace files of a folder by name; empty if there is no folder."""
+    """Return the trace files of a folder, sorted by name. Empty if there is no folder."""
     return sorted(path for path in folder.glob(f"*{SUFFIX}") if path.is_file())
 
 
 def recording_id(stem: str) -> str:
-    """Return the id of a file, stable across restarts."""
+    """Return the id of a file, which is stable across restarts."""
     if re.fullmatch(r"rec-[a-z0-9-]{1,50}", stem):
         return stem
     if re.fullmatch(r"[a-z0-9-]{1,50}", stem):
@@ -138,7 +138,7 @@ def readable(name: str) -> str:
 
 
 def file_stamp(path: Path) -> str:
-    """Return a value that changes when the file does."""
+    """Return a value that changes with the file."""
     found = path.stat()
     return f"{found.st_size}:{found.st_mtime_ns}"
 

@@ -1,4 +1,4 @@
-"""Proxy of HTTP requests that a web worker forwards to the engine's process."""
+"""Forwarding of HTTP requests from a web worker to the server."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from flask import Request, Response
 from werkzeug.exceptions import HTTPException
 
 from app.ground.callers import address_of
-from app.openai.errors import of_http
+from app.openai.errors import from_http_error
 from app.openai.paths import MAX_BYTES
 from app.relay.link import server_unreachable
 from app.relay.streamed import OWN, PIECE, Streamed
 from app.transport.connection import CONNECTION
 
-SILENCE = 120.0  # seconds without data after which a response fails
+SILENCE_SECONDS = 120.0  # without data, after which a response fails
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Proxy:
-    """Proxy that forwards requests to the engine's process. Runs on worker threads."""
+    """Proxy that forwards requests to the server. Runs on worker threads."""
 
     def __init__(self, server: Callable[[], str | None]) -> None:
-        """Set up the proxy. `server()`: returns the address of the engine's process, or None if not yet known."""
+        """Set up the proxy. `server` returns the server's address, or None if it is not known yet."""
         self._server = server
 
     def answer(self, request: Request) -> Response:
         """Forward a request and return the streamed response.
 
         Raises:
-            AppError: `loading`: the engine's process is not reachable.
+            AppError: `loading`: the server is not reachable.
         """
         server = self._server()
         if server is None:
             raise server_unreachable()
         parts = urlsplit(server)
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=SILENCE)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=SILENCE_SECONDS)
         try:
             connection.request(request.method, _target(request.environ), _body(request), _headers(request))
             found = connection.getresponse()
@@ -49,25 +49,25 @@ class Proxy:
         return Response(_pieces(connection, found), found.status, headers, direct_passthrough=True)
 
     def stream(self, request: Request) -> Response:
-        """Forward a request of an API client, without a thread that waits for a long response."""
+        """Forward a request of an API client. A greenlet, not a thread, waits for the response, which may be long."""
         request.max_content_length = MAX_BYTES
         try:
             body = request.get_data(cache=False) or None
-        except HTTPException as error:  # body too long, or too slow
-            status, headers, data = of_http(error, request).response(request.path)
+        except HTTPException as error:  # the body is too long or too slow
+            status, headers, data = from_http_error(error, request).response(request.path)
             return Response(data, status, headers)
         answer = Streamed(self._server(), request.method, _target(request.environ), body, _headers(request))
         return Response(answer, direct_passthrough=True)
 
 
 def _target(environ: dict[str, Any]) -> str:
-    """Return the path and query as received, without decoding."""
+    """Return path and query of a request as received, without decoding."""
     target = str(environ[CONNECTION].path)
     return target if target.startswith("/") else urlsplit(target)._replace(scheme="", netloc="").geturl() or "/"
 
 
 def _headers(request: Request) -> dict[str, str]:
-    """Return the request's headers, extended by the client's address."""
+    """Return the headers to forward, with the client's address."""
     headers = {name: value for name, value in request.headers.items() if name.lower() not in OWN}
     return {**headers, "X-Forwarded-For": address_of(request.environ), "Connection": "close"}
 

@@ -1,4 +1,4 @@
-"""Web workers as seen by the engine's process, which handles their clients like its own."""
+"""Server's end of the links to web workers. The server handles the workers' clients like its own."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection
 import gevent
 
 from app import __version__
-from app.ground.callers import ADDRESS, OWNER, PASS, Person, Shown
+from app.ground.callers import ADDRESS, OWNER, PASS, Credentials, Person
 from app.relay import wire
 from app.relay.bus import Bus, server_channel, without_password, worker_channel
 from app.transport.clients import Acknowledged, Clients, Sent, Slowest
 from app.transport.hub import Hub
 
-BEAT = 1.0  # seconds without messages after which an empty frame is sent
-SILENCE = 10.0  # seconds without a frame after which the link counts as broken
+HEARTBEAT_SECONDS = 1.0  # without messages, after which an empty frame is sent
+SILENCE_SECONDS = 10.0  # without a frame, after which the link counts as broken
 MAX_WORKERS = 64
 FLUSH_SECONDS = 1.0
 
@@ -25,33 +25,33 @@ logger = logging.getLogger(__name__)
 
 
 class Relays:
-    """All web workers. Everything except `start` and `stop` runs on the hub thread."""
+    """Links to all web workers. On the hub thread, except `start` and `stop`."""
 
     def __init__(
         self,
         url: str,
         hub: Hub,
         clients: Clients,
-        recognize: Callable[[Shown], Person],
+        identify: Callable[[Credentials], Person],
     ) -> None:
-        """Set up the relay. `recognize`: returns the person behind credentials.
+        """Set up the relay. `identify` returns the person with these credentials.
 
         Raises:
             BusError: no message queue can be used at `url`.
         """
-        self._url, self._hub, self._clients, self._recognize = url, hub, clients, recognize
-        self._here = ""  # HTTP address of this process
+        self._url, self._hub, self._clients, self._identify = url, hub, clients, identify
+        self._address = ""  # HTTP address of this process
         self._relays: dict[str, Relay] = {}  # by the worker's name
         self._relay_of: dict[str, tuple[Relay, int]] = {}  # by client
-        self._reported = itertools.count(1)
-        self._was_lost = self._stopped = False
+        self._report_numbers = itertools.count(1)
+        self._was_lost = self._is_stopped = False
         self._bus = Bus(
             url,
             server_channel(url),
-            received=lambda data: hub.call(lambda: self._receive(data)),
-            came=lambda: hub.call(self._is_back),
-            lost=lambda why: hub.call(lambda: self._is_lost(why)),
-            undelivered=lambda channel: hub.call(lambda: self._on_undelivered(channel)),
+            on_message=lambda data: hub.call(lambda: self._receive(data)),
+            on_subscribed=lambda: hub.call(self._on_subscribed),
+            on_lost=lambda reason: hub.call(lambda: self._on_lost(reason)),
+            on_undelivered=lambda channel: hub.call(lambda: self._on_undelivered(channel)),
         )
         clients.remote = self
 
@@ -59,14 +59,14 @@ class Relays:
         """Return the number of workers."""
         return len(self._relays)
 
-    def start(self, here: str) -> None:
-        """Accept workers. `here`: HTTP address of this process, to which workers forward requests."""
-        self._here = here
+    def start(self, address: str) -> None:
+        """Accept workers. `address`: HTTP address of this process, to which workers forward requests."""
+        self._address = address
         self._bus.start()
-        self._hub.call(lambda: gevent.spawn(self._beat) and None)
+        self._hub.call(lambda: gevent.spawn(self._send_heartbeats) and None)
 
     def stop(self) -> None:
-        """Disconnect the workers after sending all queued messages."""
+        """Send all queued messages, and disconnect the workers."""
         self._hub.run_greenlet(self._end_all)
         self._bus.close(FLUSH_SECONDS)
 
@@ -82,31 +82,31 @@ class Relays:
         sent: Sent | None,
     ) -> None:
         """Send one message to each worker that has recipients."""
-        chosen: dict[Relay, list[int] | None] = {}
+        recipients: dict[Relay, list[int] | None] = {}
         if sids is None:
-            chosen = dict.fromkeys(self._relays.values())
+            recipients = dict.fromkeys(self._relays.values())
         for sid in sids or ():
             if found := self._relay_of.get(sid):
                 relay, client = found
-                numbers = chosen.setdefault(relay, [])
+                numbers = recipients.setdefault(relay, [])
                 assert numbers is not None
                 numbers.append(client)
-        slowest = Slowest(len(chosen), sent) if sent and chosen else None
-        if sent and not chosen:
+        slowest = Slowest(len(recipients), sent) if sent and recipients else None
+        if sent and not recipients:
             sent(0.0)
-        for relay, clients in chosen.items():
+        for relay, clients in recipients.items():
             if number is not None and acknowledged is not None:
                 for client in clients or ():
                     relay.clients[client][number] = acknowledged
-            reported = None
+            report = None
             if slowest is not None:
-                reported = next(self._reported)
-                relay.reports[reported] = slowest
-            self._say(relay, wire.Say(packed, clients, number, reported))
+                report = next(self._report_numbers)
+                relay.reports[report] = slowest
+            self._queue(relay, wire.Delivery(packed, clients, number, report))
 
     def _receive(self, data: bytes) -> None:
         frame = wire.read_up(data)
-        if frame is None or self._stopped:
+        if frame is None or self._is_stopped:
             return
         relay = self._relays.get(frame.worker)
         if frame.index == 0 and frame.messages and isinstance(frame.messages[0], wire.Hello):
@@ -124,30 +124,30 @@ class Relays:
         relay.next_in += 1
         relay.received_at = time.monotonic()
         for message in frame.messages:
-            self._take(relay, message)
+            self._handle(relay, message)
 
     def _begin(self, worker: str, link: int, hello: wire.Hello) -> None:
-        if before := self._relays.get(worker):
-            self._forget(before)
-        why = ""
+        if previous := self._relays.get(worker):
+            self._forget(previous)
+        reason = ""
         if hello.version != __version__:
-            why = f"the server is KV Theater {__version__} and this worker {hello.version}: install the same version"
+            reason = f"the server is KV Theater {__version__}, this worker {hello.version}; install the same version"
         elif len(self._relays) >= MAX_WORKERS:
-            why = f"this server has {MAX_WORKERS} workers already, the maximum"
-        if why:
-            self._publish(worker, link, 0, [wire.Refused(why)])
+            reason = f"this server already has {MAX_WORKERS} workers, the maximum"
+        if reason:
+            self._publish(worker, link, 0, [wire.Refused(reason)])
             return
         relay = self._relays[worker] = Relay(worker, link)
-        self._say(relay, wire.Welcome(self._here))
+        self._queue(relay, wire.Welcome(self._address))
 
     def _end(self, relay: Relay) -> None:
         """End a broken link. Its worker restarts it."""
-        self._say(relay, wire.Bye())
+        self._queue(relay, wire.Bye())
         self._flush(relay)
         self._forget(relay)
 
     def _end_all(self) -> None:
-        self._stopped = True
+        self._is_stopped = True
         for relay in list(self._relays.values()):
             self._end(relay)
 
@@ -156,90 +156,91 @@ class Relays:
         if self._relays.get(relay.worker) is relay:
             del self._relays[relay.worker]
         for client in list(relay.clients):
-            self._went(relay, client)
+            self._remove_client(relay, client)
         reports, relay.reports = relay.reports, {}
         for report in reports.values():
             report(0.0)
 
-    def _is_back(self) -> None:
+    def _on_subscribed(self) -> None:
         if self._was_lost:
             logger.warning(
-                "the message queue at %s is back: workers reconnect by themselves", without_password(self._url)
+                "the message queue at %s is reachable again; workers reconnect automatically",
+                without_password(self._url),
             )
         self._was_lost = False
 
-    def _is_lost(self, why: str) -> None:
-        if not self._stopped and not self._was_lost:
+    def _on_lost(self, reason: str) -> None:
+        if not self._is_stopped and not self._was_lost:
             logger.warning(
-                "the message queue at %s is unreachable (%s): clients of web workers wait until it is back",
+                "the message queue at %s is unreachable (%s); clients of web workers wait for it",
                 without_password(self._url),
-                why,
+                reason,
             )
         self._was_lost = True
         for relay in list(self._relays.values()):
             self._forget(relay)
 
     def _on_undelivered(self, channel: str) -> None:
-        """Handle a message without a subscriber: its worker has ended."""
+        """Forget the worker of a message that had no subscriber, since the worker has ended."""
         for relay in list(self._relays.values()):
             if worker_channel(self._url, relay.worker) == channel:
                 self._forget(relay)
 
-    def _beat(self) -> None:
-        while not self._stopped:
+    def _send_heartbeats(self) -> None:
+        while not self._is_stopped:
             now = time.monotonic()
             for relay in list(self._relays.values()):
-                if now - relay.received_at > SILENCE:
+                if now - relay.received_at > SILENCE_SECONDS:
                     self._end(relay)
-                elif now - relay.sent_at > BEAT:
+                elif now - relay.sent_at > HEARTBEAT_SECONDS:
                     self._flush(relay)
-            gevent.sleep(BEAT / 2)
+            gevent.sleep(HEARTBEAT_SECONDS / 2)
 
-    def _take(self, relay: Relay, message: wire.Up) -> None:
+    def _handle(self, relay: Relay, message: wire.Up) -> None:
         match message:
             case wire.EventPacket(client, number, packet):
                 gevent.spawn(self._handle_event, relay, client, number, packet)
-            case wire.Has(number, clients):
+            case wire.Acknowledgement(number, clients):
                 for client in clients:
                     acknowledged = relay.clients.get(client, {}).pop(number, None)
                     if acknowledged is not None:
                         acknowledged(relay.sid(client))
-            case wire.Wrote(reported, seconds):
-                if report := relay.reports.pop(reported, None):
+            case wire.WriteReport(number, seconds):
+                if report := relay.reports.pop(number, None):
                     report(seconds)
-            case wire.Identify(number, shows):
-                person = self._recognize(shows)
+            case wire.Identify(number, credentials):
+                person = self._identify(credentials)
                 seat = person.seat
-                self._say(relay, wire.Known(number, person.is_owner, seat and (seat.class_id, seat.seat)))
-            case wire.Came(client, shows, address):
+                self._queue(relay, wire.Identity(number, person.is_owner, seat and (seat.class_id, seat.seat)))
+            case wire.ClientConnected(client, credentials, address):
                 relay.clients[client] = {}
                 sid = relay.sid(client)
                 self._relay_of[sid] = relay, client
-                person = self._recognize(shows)
-                self._clients.come(sid, {OWNER: person.is_owner, PASS: person.seat, ADDRESS: address})
-            case wire.Gone(client):
-                self._went(relay, client)
+                person = self._identify(credentials)
+                self._clients.on_connect(sid, {OWNER: person.is_owner, PASS: person.seat, ADDRESS: address})
+            case wire.ClientDisconnected(client):
+                self._remove_client(relay, client)
 
-    def _went(self, relay: Relay, client: int) -> None:
+    def _remove_client(self, relay: Relay, client: int) -> None:
         relay.clients.pop(client, None)
         sid = relay.sid(client)
         if self._relay_of.pop(sid, None):
-            self._clients.gone(sid)
+            self._clients.on_disconnect(sid)
 
     def _handle_event(self, relay: Relay, client: int, number: int, packet: bytes) -> None:
-        """Handle an event, on a greenlet."""
+        """Handle an event. Runs on a separate greenlet."""
         sid = relay.sid(client)
         try:
             answer, then = self._clients.handle_remote(sid, packet)
         except Exception:  # the worker has validated the packet, so this is a bug
             logger.exception("cannot handle an event of a web worker")
             answer, then = None, lambda: None
-        self._say(relay, wire.Answered(client, number, answer))
+        self._queue(relay, wire.EventHandled(client, number, answer))
         then()
         if sid not in self._relay_of:
-            self._clients.gone(sid)  # it disconnected meanwhile, for example while it became a viewer
+            self._clients.on_disconnect(sid)  # the client disconnected meanwhile, for example while it became a viewer
 
-    def _say(self, relay: Relay, message: wire.Down) -> None:
+    def _queue(self, relay: Relay, message: wire.Down) -> None:
         """Queue a message. All messages of one iteration of the event loop are sent in one frame."""
         relay.waiting.append(message)
         if len(relay.waiting) == 1:
@@ -258,7 +259,7 @@ class Relays:
 
 
 class Relay:
-    """Link of a web worker, as seen by the engine's process."""
+    """Link to a web worker."""
 
     def __init__(self, worker: str, link: int) -> None:
         self.worker, self.link = worker, link
@@ -269,5 +270,5 @@ class Relay:
         self.waiting: list[wire.Down] = []
 
     def sid(self, client: int) -> str:
-        """Return the id of a worker's client in this process. Ids of local clients contain no colon."""
+        """Return this process's id of a worker's client. Ids of local clients contain no colon."""
         return f"{self.worker}:{self.link}:{client}"

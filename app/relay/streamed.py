@@ -1,4 +1,4 @@
-"""Streamed responses to API clients of a web worker, forwarded from the engine's process on a greenlet."""
+"""Streamed responses to API clients of a web worker, forwarded from the server on a greenlet."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 
 import gevent.socket
 
-from app.openai.errors import of_refusal
+from app.openai.errors import from_app_error
 from app.relay.link import server_unreachable
 from app.transport.async_response import AsyncResponse
 
-CONNECTING = 10.0  # seconds
+CONNECT_SECONDS = 10.0
 PIECE = 64 * 1024  # bytes
-# headers that are not forwarded: they belong to one connection, or the worker's server sets them
+# headers that are not forwarded: hop-by-hop headers, and those that the worker sets itself
 OWN = (
     *("connection", "date", "expect", "keep-alive", "proxy-authenticate", "proxy-authorization", "server", "te"),
     *("trailer", "transfer-encoding", "upgrade"),
@@ -25,21 +25,21 @@ OWN = (
 
 
 class Streamed(AsyncResponse):
-    """Response of the engine's process to one request. Waiting for it occupies no thread.
+    """Response of the server to one request. No thread waits for it.
 
-    If the client disconnects, so does the connection to the engine's process.
+    If the client disconnects, the connection to the server is closed too.
     """
 
     def __init__(
         self, server: str | None, method: str, target: str, body: bytes | None, headers: dict[str, str]
     ) -> None:
-        """Prepare a request. `server`: address of the engine's process; None: not known."""
+        """Prepare a request. `server`: the server's address; None: not known."""
         self._server, self._request = server, (method, target, body, headers)
         self._socket: Any = None
         self._upstream: http.client.HTTPConnection | None = None
-        self._found: http.client.HTTPResponse | None = None  # None: the server is not reachable
-        self._refusal = of_refusal(server_unreachable())
-        self._refused = b""
+        self._response: http.client.HTTPResponse | None = None  # None: the server is not reachable
+        self._error = from_app_error(server_unreachable())
+        self._error_body = b""
 
     def head(self) -> tuple[str, list[tuple[str, str]]]:
         parts = urlsplit(self._server or "")
@@ -47,32 +47,32 @@ class Streamed(AsyncResponse):
             if not self._server:
                 raise ConnectionError
             self._upstream = http.client.HTTPConnection(parts.hostname or "", parts.port)
-            self._socket = gevent.socket.create_connection((parts.hostname, parts.port), CONNECTING)
+            self._socket = gevent.socket.create_connection((parts.hostname, parts.port), CONNECT_SECONDS)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.settimeout(None)  # a request may wait in the client's queue until its deadline
             self._upstream.sock = self._socket
             self._upstream.request(*self._request)
-            self._found = self._upstream.getresponse()
+            self._response = self._upstream.getresponse()
         except (OSError, http.client.HTTPException):
-            status, refused, self._refused = self._refusal.response(urlsplit(self._request[1]).path)
-            return status, refused
-        headers = [(name, value) for name, value in self._found.headers.items() if name.lower() not in OWN]
-        return f"{self._found.status} {self._found.reason}", headers
+            status, error_headers, self._error_body = self._error.response(urlsplit(self._request[1]).path)
+            return status, error_headers
+        headers = [(name, value) for name, value in self._response.headers.items() if name.lower() not in OWN]
+        return f"{self._response.status} {self._response.reason}", headers
 
     def __iter__(self) -> Iterator[bytes]:
-        if self._found is None:
-            yield self._refused
+        if self._response is None:
+            yield self._error_body
             return
-        while piece := self._found.read1(PIECE):
+        while piece := self._response.read1(PIECE):
             yield piece
 
-    def gone(self) -> None:
+    def on_disconnect(self) -> None:
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)  # wakes its reader
 
     def close(self) -> None:
-        if self._found is not None:
-            self._found.close()
+        if self._response is not None:
+            self._response.close()
         if self._upstream is not None:
             self._upstream.close()

@@ -1,11 +1,11 @@
-"""Messages between the engine's process and a web worker: typed msgpack, validated when decoded."""
+"""Messages between the server and a web worker: typed msgpack, validated when decoded."""
 
 from __future__ import annotations
 
 import msgspec
 from msgspec import Struct
 
-from app.ground.callers import Shown
+from app.ground.callers import Credentials
 
 # from a worker
 
@@ -20,18 +20,18 @@ class Identify(Struct, tag="who", array_like=True, frozen=True):
     """Requests the identity of credentials."""
 
     number: int
-    shown: Shown
+    credentials: Credentials
 
 
-class Came(Struct, tag="came", array_like=True, frozen=True):
+class ClientConnected(Struct, tag="came", array_like=True, frozen=True):
     """A client connected."""
 
     client: int  # number chosen by the worker, unique on a link
-    shown: Shown
+    credentials: Credentials
     address: str
 
 
-class Gone(Struct, tag="gone", array_like=True, frozen=True):
+class ClientDisconnected(Struct, tag="gone", array_like=True, frozen=True):
     """A client disconnected."""
 
     client: int
@@ -45,43 +45,43 @@ class EventPacket(Struct, tag="asked", array_like=True, frozen=True):
     message: bytes
 
 
-class Has(Struct, tag="has", array_like=True, frozen=True):
+class Acknowledgement(Struct, tag="has", array_like=True, frozen=True):
     """Clients acknowledged a packet."""
 
     number: int
     clients: list[int]
 
 
-class Wrote(Struct, tag="wrote", array_like=True, frozen=True):
+class WriteReport(Struct, tag="wrote", array_like=True, frozen=True):
     """A packet was written to all its recipients."""
 
-    reported: int
+    report: int
     seconds: float
 
 
-Up = Hello | Identify | Came | Gone | EventPacket | Has | Wrote
+Up = Hello | Identify | ClientConnected | ClientDisconnected | EventPacket | Acknowledgement | WriteReport
 
 
-# from the engine's process
+# from the server
 
 
 class Welcome(Struct, tag="welcome", array_like=True, frozen=True):
-    """Accepts a worker. `url`: HTTP address of the engine's process, on its own machine."""
+    """Accepts a worker. `url`: HTTP address of the server, valid on the server's machine."""
 
     url: str
 
 
 class Refused(Struct, tag="refused", array_like=True, frozen=True):
-    """Rejects a worker. `why`: sentence for its operator."""
+    """Rejects a worker. `reason`: sentence for the worker's operator."""
 
-    why: str
+    reason: str
 
 
 class Bye(Struct, tag="bye", array_like=True, frozen=True):
     """Ends a link, so that the worker restarts it."""
 
 
-class Known(Struct, tag="known", array_like=True, frozen=True):
+class Identity(Struct, tag="known", array_like=True, frozen=True):
     """Reply to `Identify`."""
 
     number: int
@@ -89,16 +89,16 @@ class Known(Struct, tag="known", array_like=True, frozen=True):
     seat: tuple[str, str] | None  # class and seat of a valid pass
 
 
-class Say(Struct, tag="say", array_like=True, frozen=True):
+class Delivery(Struct, tag="say", array_like=True, frozen=True):
     """Packet for clients. `clients` None: for all."""
 
     packet: bytes
     clients: list[int] | None
     number: int | None  # number of the acknowledgement; None: not requested
-    reported: int | None  # number under which to report that the packet was written; None: not requested
+    report: int | None  # number of the `WriteReport`; None: not requested
 
 
-class Answered(Struct, tag="answered", array_like=True, frozen=True):
+class EventHandled(Struct, tag="answered", array_like=True, frozen=True):
     """An event was handled. `packet`: acknowledgement for its client; None: not requested."""
 
     client: int
@@ -106,7 +106,7 @@ class Answered(Struct, tag="answered", array_like=True, frozen=True):
     packet: bytes | None
 
 
-Down = Welcome | Refused | Bye | Known | Say | Answered
+Down = Welcome | Refused | Bye | Identity | Delivery | EventHandled
 
 
 # frames
@@ -130,7 +130,7 @@ _up, _down = msgspec.msgpack.Decoder(UpFrame), msgspec.msgpack.Decoder(DownFrame
 
 
 def read_up(data: bytes) -> UpFrame | None:
-    """Decode a frame of a worker; return None for invalid data."""
+    """Decode a worker's frame. Returns None for invalid data."""
     try:
         return _up.decode(data)
     except msgspec.MsgspecError:
@@ -138,7 +138,7 @@ def read_up(data: bytes) -> UpFrame | None:
 
 
 def read_down(data: bytes) -> DownFrame | None:
-    """Decode a frame of the engine's process; return None for invalid data."""
+    """Decode a server's frame. Returns None for invalid data."""
     try:
         return _down.decode(data)
     except msgspec.MsgspecError:

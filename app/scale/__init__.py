@@ -1,1 +1,1 @@
-"""Page /scale: sizes, roofline, queues, steps and placement by formulas."""
+"""Page /scale: sizes, roofline, queues, steps and placement, computed by formulas."""

@@ -6,13 +6,13 @@ from msgspec import Struct
 
 from engine.accounting.size import AT_LEAST_ONE, Load
 
-MOST = 1 << 40  # of a count
+MAX_COUNT = 1 << 40
 MAX_BATCH, MAX_CONTEXT = 4096, 131_072
 MAX_PROMPT = 1 << 20
 
 
 class Bounds(Struct, frozen=True, omit_defaults=True):
-    """Bounds of a number: at least `min`, more than `over`, at most `max`; `whole`: integer. The page uses the same
+    """Bounds of a number: at least `min`, more than `over`, at most `max`, an integer if `whole`. The page has the same
     names.
     """
 
@@ -26,10 +26,10 @@ def _counts(low: int, high: int) -> Bounds:
     return Bounds(low, max=high, whole=True)
 
 
-def _of_load(name: str) -> Bounds:
+def _load_bounds(name: str) -> Bounds:
     if name == "utilization":
         return Bounds(over=0, max=1)
-    return Bounds(1 if name in AT_LEAST_ONE else 0, max=MOST, whole=isinstance(getattr(Load(), name), int))
+    return Bounds(1 if name in AT_LEAST_ONE else 0, max=MAX_COUNT, whole=isinstance(getattr(Load(), name), int))
 
 
 SHARE = Bounds(0.01, max=0.999)
@@ -50,12 +50,12 @@ PLACEMENT = {
     "node_gpus": _counts(1, 8),
     "network": Bounds(0.01, max=10_000),
     "rate": Bounds(0.001, max=1e5),
-    "prompt_tokens": _counts(1, 8192),  # also bounded by the model's positions
+    "prompt_tokens": _counts(1, 8192),  # and at most the model's positions
     "output_tokens": _counts(2, 4096),
     "ttft": Bounds(0.001, max=1000),
     "tpot": Bounds(0.0001, max=100),
     "share": SHARE,
 }
 ROOFLINE = {"batch": _counts(1, MAX_BATCH), "context": _counts(1, MAX_CONTEXT)}
-SIZE = {name: _of_load(name) for name in Load.__struct_fields__}
+SIZE = {name: _load_bounds(name) for name in Load.__struct_fields__}
 SECTIONS = {"size": SIZE, "roofline": ROOFLINE, "queues": QUEUES, "placement": PLACEMENT}

@@ -1,4 +1,4 @@
-"""Errors of predicted step times and their sources: layers measured on GPUs, or a record of this machine."""
+"""Errors of predicted step times, from layers measured on GPUs, or from a record of this machine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from engine.trace.records import Phase
 
 
 class ErrorSource(TypedDict):
-    """Source of the errors: steps of a benchmark record on a CPU, layers measured on this GPU, or on other GPUs."""
+    """Source of the errors: steps of a benchmark record on a CPU (`record`), layers measured on this GPU (`card`), or
+    layers measured on other GPUs (`cards`). `on`: names of the processors.
+    """
 
     kind: Literal["record", "card", "cards"]
     on: str
 
 
 class MeasuredOn(NamedTuple):
-    """Measured layers of a GPU, or of all others if it has none. `on`: names of the GPUs."""
+    """Measured layers of a GPU, or of all other GPUs if it has none. `on`: names of the GPUs."""
 
     layers: list[MeasuredLayer]
     on: str
@@ -28,7 +30,7 @@ class MeasuredOn(NamedTuple):
 
 
 def measured_on(card: GpuPreset, known: Presets) -> MeasuredOn | None:
-    """Return the measured layers for a GPU, or None if there are none."""
+    """Return the measured layers for a GPU; None if there are none."""
     own = measured_layers(card, known)
     cards = [card] if own else known.timed_gpus
     layers = own or [layer for other in cards for layer in measured_layers(other, known)]
@@ -52,10 +54,10 @@ def errors_of(
 def reached_roofs(
     roof: Roof, measured: MeasuredOn | None, errors: dict[Phase, PredictionError | None]
 ) -> tuple[Roof, Roof] | None:
-    """Return the roofs with the lowest and the highest ridges that were reached; None if not measured."""
+    """Return the roofs with the lowest and the highest measured ridge; None without a measurement."""
     factors = ridge_factors(measured.layers) if measured else None
     decode, prefill = errors["decode"], errors["prefill"]
-    if factors is None and decode and prefill:  # decode has the bandwidth's error, prefill that of operations
+    if factors is None and decode and prefill:  # errors of the bandwidth and of the FLOP rate
         factors = decode.least / prefill.most, decode.most / prefill.least
     if factors is None:
         return None

@@ -1,7 +1,7 @@
 """Page /scale and the endpoints of its sections: models, GPUs and loads beyond this machine.
 
-A section is a folder of `static/js/scale/sections/`, with an endpoint in `ROUTES`: parameters are in the URL, and all
-numbers are computed here.
+A section is a folder of `static/js/scale/sections/`, with an endpoint in `ROUTES` that gets its parameters in the URL
+and computes all numbers.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from app.scale.queues import queues
 from app.scale.size import own_presets, size, size_of_config
 from engine.simulate.distserve import paper
 
-_computing = threading.Lock()  # takes some seconds of one core, once
+_computing = threading.Lock()  # the first computation takes some seconds on one core
 
 
-def papers_figures(context: object, request: Request) -> Response:
-    """Return the four figures of the paper; no parameters."""
+def paper_figures(context: object, request: Request) -> Response:
+    """Return the four figures of the paper. They have no parameters."""
     with _computing:
         return json_answer(paper())
 
@@ -48,13 +48,13 @@ class ScaleContext(NamedTuple):
 
 
 def _with_presets(answer: Callable[[Sequence[Path], Request], Response]) -> Endpoint:
-    """Return the endpoint that calls `answer` with a user's own presets."""
+    """Return an endpoint that calls `answer` with the files of a user's own presets."""
     return functools.wraps(answer)(lambda context, request: answer(context.own, request))
 
 
 def page(context: ScaleContext, request: Request) -> Response:
     """Return the page."""
-    modules = page_modules.PAGE.ahead("js/scale/main.js")
+    modules = page_modules.PAGE.preloads("js/scale/main.js")
     sheets = page_sheets.SHEETS.links("scale")
     options = {"scale": msgspec.to_builtins(SECTIONS)}
     response = flask.make_response(flask.render_template("scale.html", modules=modules, sheets=sheets, options=options))
@@ -69,10 +69,10 @@ ROUTES = [
     Route("GET", "/api/scale/queues", _with_presets(queues)),
     Route("GET", "/api/scale/placement", _with_presets(placement)),
     Route("GET", "/api/scale/tried", _with_presets(tried_route)),
-    Route("GET", "/api/scale/paper", papers_figures),
+    Route("GET", "/api/scale/paper", paper_figures),
 ]
 
 
 def blueprint(data_dir: Path | None = None, presets: Path | None = None) -> flask.Blueprint:
-    """Return `/scale` and the endpoints under /api/scale; `data_dir`, `presets`: paths of a user's own presets."""
+    """Return the blueprint of /scale and /api/scale. `data_dir`, `presets`: paths of a user's own presets."""
     return routing.blueprint("scale", "", ScaleContext(data_dir, presets), ROUTES)

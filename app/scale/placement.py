@@ -1,4 +1,5 @@
-"""Section "Placement" of /scale: GPUs for a demand, with prefill and decode apart or together, and their simulation.
+"""Section "Placement" of /scale: GPUs for a demand, with prefill and decode on separate or the same GPUs, and their
+simulation.
 
 All numbers are computed by `engine.simulate`.
 """
@@ -14,7 +15,7 @@ from flask import Request, Response
 
 from app.ground.routing import json_answer
 from app.scale.bounds import PLACEMENT
-from app.scale.request import ListOption, Query, known_of, real, refusal, refused, whole
+from app.scale.request import ListOption, Query, parse_float, parse_int, refusal, refused, with_own_presets
 from engine.accounting.derived import Derived
 from engine.accounting.presets import GpuPreset, ModelPreset, Presets, presets
 from engine.simulate.instance_options import Demand, Nodes, PlacementError
@@ -27,10 +28,10 @@ from engine.trace.applications import TABLE
 Preset = TypeVar("Preset", ModelPreset, GpuPreset)
 Way = Literal["apart", "on_one_node", "together"]
 SOURCE = "DistServe, arXiv 2401.09670 v3"
-REQUESTS = 300  # of a simulation
-MAX_OUTPUT, MAX_PROMPT = 60_000, 600_000  # total tokens of a simulation: a few seconds on one core
+REQUESTS = 300  # requests of a simulation
+MAX_OUTPUT, MAX_PROMPT = 60_000, 600_000  # total tokens of a simulation, which takes a few seconds on one core
 MAX_INSTANCES = 16
-trying = threading.Lock()  # one simulation at a time: it takes a core
+trying = threading.Lock()  # one simulation at a time, since it occupies a core
 
 
 class Found(TypedDict):
@@ -39,7 +40,7 @@ class Found(TypedDict):
     way: Way
     placement: Placement | None
     numbers: list[Derived]  # its numbers with formulas
-    refused: dict[str, str] | None  # why there is none, by language
+    refused: dict[str, str] | None  # why there is no placement, by language
 
 
 class PlacementAnswer(TypedDict):
@@ -60,7 +61,7 @@ class TriedAnswer(TypedDict):
     tried: Tried
 
 
-class Wanted(TypedDict):
+class Settings(TypedDict):
     """Parameters of the URL."""
 
     cards: tuple[Card, Card]  # for prefill and for decode
@@ -75,42 +76,42 @@ def answer(query: Query, known: Presets | None = None) -> PlacementAnswer:
         AppError: an invalid setting.
     """
     known = known or presets()
-    wanted = read(query, known)
+    settings = read(query, known)
     return {
         "models": [{"id": one.id, "name": one.name} for one in known.timed_models],
         "gpus": [{"id": one.id, "name": one.name} for one in known.timed_gpus],
-        "asked": wanted["demand"],
-        "ways": [_found(way, wanted) for way in _WAYS],
+        "asked": settings["demand"],
+        "ways": [_found(way, settings) for way in _WAYS],
         "source": SOURCE,
-        "times_source": "; ".join(dict.fromkeys(card.source for card in wanted["cards"] if card.source)),
+        "times_source": "; ".join(dict.fromkeys(card.source for card in settings["cards"] if card.source)),
     }
 
 
 def tried_answer(query: Query, known: Presets | None = None) -> TriedAnswer:
-    """Return a placement of these settings, simulated with the engine's scheduler.
+    """Simulate a placement for these settings with the engine's scheduler.
 
     Raises:
         AppError: an invalid setting, or the placement cannot be simulated.
     """
-    wanted = read(query, known or presets())
+    settings = read(query, known or presets())
     way: Way = next((one for one in _WAYS if one == query.get("way")), "apart")
-    demand = wanted["demand"]
+    demand = settings["demand"]
     number = min(REQUESTS, MAX_OUTPUT // demand.output_tokens, MAX_PROMPT // demand.prompt_tokens)
     if not trying.acquire(blocking=False):
         raise refusal("trying", "busy")
     try:
-        found = _WAYS[way](wanted)
+        found = _WAYS[way](settings)
         instances = sum(option.replicas * option.stages for option in found.options)
         if instances > MAX_INSTANCES:
             raise refusal("most_instances", "refused", number=instances, most=MAX_INSTANCES)
-        return {"way": way, "tried": simulate_placement(wanted["cards"], found, demand, wanted["nodes"], number)}
+        return {"way": way, "tried": simulate_placement(settings["cards"], found, demand, settings["nodes"], number)}
     except ValueError as error:
         raise refused(error) from error
     finally:
         trying.release()
 
 
-def read(query: Query, known: Presets) -> Wanted:
+def read(query: Query, known: Presets) -> Settings:
     """Parse the settings of a URL.
 
     Raises:
@@ -124,51 +125,51 @@ def read(query: Query, known: Presets) -> Wanted:
             Card(model, _one("decode_gpu", query, gpus), known.layers),
         ),
         "nodes": Nodes(
-            number=whole(query, "nodes", 4, PLACEMENT["nodes"]),
-            gpus=whole(query, "node_gpus", 8, PLACEMENT["node_gpus"]),
-            network=real(query, "network", 25.0, PLACEMENT["network"]) * 1e9,
+            number=parse_int(query, "nodes", 4, PLACEMENT["nodes"]),
+            gpus=parse_int(query, "node_gpus", 8, PLACEMENT["node_gpus"]),
+            network=parse_float(query, "network", 25.0, PLACEMENT["network"]) * 1e9,
         ),
         "demand": Demand(
-            rate=real(query, "rate", 10.0, PLACEMENT["rate"]),
-            prompt_tokens=whole(query, "prompt_tokens", 512, PLACEMENT["prompt_tokens"], model.max_position - 1),
-            output_tokens=whole(query, "output_tokens", 128, PLACEMENT["output_tokens"]),
-            ttft=real(query, "ttft", chat.ttft, PLACEMENT["ttft"]),
-            tpot=real(query, "tpot", chat.tpot, PLACEMENT["tpot"]),
-            share=real(query, "share", 0.9, PLACEMENT["share"]),
+            rate=parse_float(query, "rate", 10.0, PLACEMENT["rate"]),
+            prompt_tokens=parse_int(query, "prompt_tokens", 512, PLACEMENT["prompt_tokens"], model.max_position - 1),
+            output_tokens=parse_int(query, "output_tokens", 128, PLACEMENT["output_tokens"]),
+            ttft=parse_float(query, "ttft", chat.ttft, PLACEMENT["ttft"]),
+            tpot=parse_float(query, "tpot", chat.tpot, PLACEMENT["tpot"]),
+            share=parse_float(query, "share", 0.9, PLACEMENT["share"]),
         ),
     }
 
 
-_WAYS: dict[Way, Callable[[Wanted], Placement]] = {
-    "apart": lambda it: disaggregated(it["cards"], it["nodes"], it["demand"]),
-    "on_one_node": lambda it: on_one_node(it["cards"], it["nodes"], it["demand"]),
-    "together": lambda it: colocated(it["cards"][1], it["nodes"], it["demand"]),
+_WAYS: dict[Way, Callable[[Settings], Placement]] = {
+    "apart": lambda one: disaggregated(one["cards"], one["nodes"], one["demand"]),
+    "on_one_node": lambda one: on_one_node(one["cards"], one["nodes"], one["demand"]),
+    "together": lambda one: colocated(one["cards"][1], one["nodes"], one["demand"]),
 }
 
 
-def _found(way: Way, wanted: Wanted) -> Found:
+def _found(way: Way, settings: Settings) -> Found:
     try:
-        found = _WAYS[way](wanted)
-        numbers = placement_numbers(found, wanted["cards"][1].model, wanted["nodes"], wanted["demand"])
+        found = _WAYS[way](settings)
+        numbers = placement_numbers(found, settings["cards"][1].model, settings["nodes"], settings["demand"])
         return {"way": way, "placement": found, "numbers": numbers, "refused": None}
     except PlacementError as error:
         return {"way": way, "placement": None, "numbers": [], "refused": {"en": str(error), **error.translations}}
 
 
 def _one(name: str, query: Query, known: list[Preset]) -> Preset:
-    wanted = query.get(name, known[0].id)
-    found = next((one for one in known if one.id == wanted), None)
+    id = query.get(name, known[0].id)
+    found = next((one for one in known if one.id == id), None)
     if found is None:
         ids = ", ".join(one.id for one in known)
-        raise refusal("no_times", name=name, asked=wanted[:40], known=ids)
+        raise refusal("no_times", name=name, asked=id[:40], known=ids)
     return found
 
 
 def placement(own: Sequence[Path], request: Request) -> Response:
     """Return the three placements for the settings in the URL."""
-    return json_answer(answer(request.args, known_of(own)))
+    return json_answer(answer(request.args, with_own_presets(own)))
 
 
 def tried_route(own: Sequence[Path], request: Request) -> Response:
     """Return one simulated placement."""
-    return json_answer(tried_answer(request.args, known_of(own)))
+    return json_answer(tried_answer(request.args, with_own_presets(own)))

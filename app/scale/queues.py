@@ -1,4 +1,4 @@
-"""Section "Queues" of /scale: one GPU, pipeline and tensor parallelism, over the request rate.
+"""Section "Queues" of /scale: TTFT of one GPU, pipeline and tensor parallelism over the request rate.
 
 All numbers are computed by `engine.simulate`.
 """
@@ -13,7 +13,7 @@ from flask import Request, Response
 
 from app.ground.routing import json_answer
 from app.scale.bounds import QUEUES
-from app.scale.request import ListOption, Query, known_of, one_of, real, refused, whole
+from app.scale.request import ListOption, Query, one_of, parse_float, parse_int, refused, with_own_presets
 from engine.accounting.derived import Derived
 from engine.accounting.impossible import ImpossibleInput
 from engine.accounting.presets import GpuPreset, LinkPreset, ModelPreset, Presets, presets
@@ -22,15 +22,15 @@ from engine.simulate.queues import ARRANGEMENTS, Arrangement, Prefill, crossing,
 from engine.simulate.split_speedup import split_speedup
 from engine.trace.applications import TABLE, Application
 
-POINTS = 80  # of a curve
-NEAREST = 0.99  # end of a curve, as a share of the load at which the queue becomes unstable
+POINTS = 80  # points of a curve
+MAX_LOAD = 0.99  # end of a curve, as a share of the load at which the queue becomes unstable
 DEGREES = [1, 2, 4, 8]
-MODEL, CARD, LINK, PROMPT_TOKENS = "opt-66b", "a100-80gb", "nvlink-3", 512  # DistServe's figure 4: K of a prefill
+MODEL, CARD, LINK, PROMPT_TOKENS = "opt-66b", "a100-80gb", "nvlink-3", 512  # of DistServe's figure 4
 SOURCE = "DistServe, arXiv 2401.09670 v3"
 
 
 class CurvePoint(TypedDict):
-    """Mean time to first token. `load`: R · D."""
+    """Mean time to first token at a load R · D."""
 
     load: float
     rate: float  # requests per second
@@ -43,8 +43,8 @@ class Line(TypedDict):
     arrangement: Arrangement
     gpus: int
     most_load: float  # upper bound of R · D
-    ttft: Derived | None  # at the given rate
-    refused: dict[str, str] | None  # why there is none, by language
+    ttft: Derived | None  # at the rate of the query
+    refused: dict[str, str] | None  # why there is no `ttft`, by language
     curve: list[CurvePoint]
 
 
@@ -53,9 +53,9 @@ class ArrangementRate(TypedDict):
 
     arrangement: Arrangement
     gpus: int  # of each side
-    prefill: float  # highest rate at which the share has its first token in time
-    decode: float  # 0: a step takes longer than the application allows
-    per_gpu: float  # goodput per GPU: the slower side limits
+    prefill: float  # highest rate at which the required share of requests meets the TTFT objective
+    decode: float  # 0: a step takes longer than the TPOT objective
+    per_gpu: float  # goodput per GPU, which the slower side limits
 
 
 class ApplicationRow(TypedDict):
@@ -73,7 +73,7 @@ class CrossingPoint(TypedDict):
 
 
 class Split(TypedDict):
-    """Speed-up K for a model, GPU, link and length; `refused`: why there is none, by language."""
+    """Speed-up K for a model, GPU, link and length. `refused`: why there is none, by language."""
 
     models: list[ListOption]
     gpus: list[ListOption]
@@ -100,19 +100,17 @@ def answer(query: Query, known: Presets | None = None) -> QueuesAnswer:
     Raises:
         AppError: an invalid setting.
     """
-    rate = real(query, "rate", 2.0, QUEUES["rate"])
-    gpus = whole(query, "gpus", 2, QUEUES["gpus"])
+    rate = parse_float(query, "rate", 2.0, QUEUES["rate"])
+    gpus = parse_int(query, "gpus", 2, QUEUES["gpus"])
     prefill = Prefill(
-        service=real(query, "service", 0.25, QUEUES["service"]),
+        service=parse_float(query, "service", 0.25, QUEUES["service"]),
         gpus=gpus,
-        speedup=real(query, "speedup", 1.5, QUEUES["speedup"]),
+        speedup=parse_float(query, "speedup", 1.5, QUEUES["speedup"]),
     )
-    step, batch = real(query, "step", 0.05, QUEUES["step"]), whole(query, "batch", 128, QUEUES["batch"])
-    decode_speedup = real(query, "decode_speedup", 1.7, QUEUES["decode_speedup"])
-    output_tokens, share = (
-        whole(query, "output_tokens", 64, QUEUES["output_tokens"]),
-        real(query, "share", 0.9, QUEUES["share"]),
-    )
+    step, batch = parse_float(query, "step", 0.05, QUEUES["step"]), parse_int(query, "batch", 128, QUEUES["batch"])
+    decode_speedup = parse_float(query, "decode_speedup", 1.7, QUEUES["decode_speedup"])
+    output_tokens = parse_int(query, "output_tokens", 64, QUEUES["output_tokens"])
+    share = parse_float(query, "share", 0.9, QUEUES["share"])
     try:
         prefill.checked()
         degrees = decode_over_degrees(step, batch, sorted({*DEGREES, gpus}), decode_speedup)
@@ -154,40 +152,40 @@ def _split(query: Query, gpus: int, known: Presets) -> Split:
     model = one_of("model", query, counted, MODEL)
     gpu = one_of("gpu", query, known.gpus, CARD)
     link = one_of("link", query, known.links, LINK)
-    tokens = whole(query, "prompt_tokens", PROMPT_TOKENS, QUEUES["prompt_tokens"])
+    tokens = parse_int(query, "prompt_tokens", PROMPT_TOKENS, QUEUES["prompt_tokens"])
     numbers: list[Derived] = []
-    why = None
+    reason = None
     try:
         numbers = split_speedup(model, gpu, link, gpus, tokens)
     except ImpossibleInput as error:
-        why = {"en": str(error), **error.translations}
+        reason = {"en": str(error), **error.translations}
     return {
         "models": _options(counted.values()),
         "gpus": _options(known.gpus.values()),
         "links": _options(known.links.values()),
         "numbers": numbers,
-        "refused": why,
+        "refused": reason,
     }
 
 
-def _options(among: Iterable[ModelPreset | GpuPreset | LinkPreset]) -> list[ListOption]:
-    return [{"id": one.id, "name": one.name} for one in among]
+def _options(choices: Iterable[ModelPreset | GpuPreset | LinkPreset]) -> list[ListOption]:
+    return [{"id": one.id, "name": one.name} for one in choices]
 
 
 def _line(prefill: Prefill, arrangement: Arrangement, rate: float) -> Line:
-    ttft, why = None, None
+    ttft, reason = None, None
     try:
         ttft = mean_ttft(prefill, arrangement, rate)
     except ImpossibleInput as error:
-        why = {"en": str(error), **error.translations}
-    most = prefill.max_load(arrangement)
-    loads = [NEAREST * most * i / POINTS for i in range(POINTS + 1)]
+        reason = {"en": str(error), **error.translations}
+    limit = prefill.max_load(arrangement)
+    loads = [MAX_LOAD * limit * i / POINTS for i in range(POINTS + 1)]
     return {
         "arrangement": arrangement,
         "gpus": prefill.num_gpus(arrangement),
-        "most_load": most,
+        "most_load": limit,
         "ttft": ttft,
-        "refused": why,
+        "refused": reason,
         "curve": [
             {
                 "load": load,
@@ -209,20 +207,20 @@ def _served(
 ) -> ArrangementRate:
     gpus = prefill.num_gpus(arrangement)
     degree = next(degree for degree in degrees if degree.gpus == gpus)
-    split = arrangement == "intra"
-    latency = degree.intra_latency.value if split else degree.inter_latency
-    throughput = degree.intra_throughput.value if split else degree.inter_throughput.value
-    first = highest_rate(prefill, arrangement, row.ttft, share)
-    after = request_rate(throughput, output_tokens) if latency <= row.tpot else 0.0
+    is_intra = arrangement == "intra"
+    latency = degree.intra_latency.value if is_intra else degree.inter_latency
+    throughput = degree.intra_throughput.value if is_intra else degree.inter_throughput.value
+    prefill_rate = highest_rate(prefill, arrangement, row.ttft, share)
+    decode_rate = request_rate(throughput, output_tokens) if latency <= row.tpot else 0.0
     return {
         "arrangement": arrangement,
         "gpus": gpus,
-        "prefill": first,
-        "decode": after,
-        "per_gpu": goodput_per_gpu(first, gpus, after, gpus),
+        "prefill": prefill_rate,
+        "decode": decode_rate,
+        "per_gpu": goodput_per_gpu(prefill_rate, gpus, decode_rate, gpus),
     }
 
 
 def queues(own: Sequence[Path], request: Request) -> Response:
-    """Return curves, decode over degrees and applications for the settings in the URL."""
-    return json_answer(answer(request.args, known_of(own)))
+    """Return all curves and tables for the settings in the URL."""
+    return json_answer(answer(request.args, with_own_presets(own)))

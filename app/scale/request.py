@@ -1,4 +1,4 @@
-"""Parsing of numeric URL parameters of /scale with range checks."""
+"""Parsing and range checks of the URL parameters of /scale."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def refusal(key: str, code: Code = "bad_request", **values: str | float) -> AppE
 
 
 def refused(error: ValueError, code: Code = "refused") -> AppError:
-    """Convert an error of another package, in all its languages."""
+    """Return the AppError for an error of the engine, in all languages."""
     return AppError(code, str(error), translations=error.translations if isinstance(error, ImpossibleInput) else None)
 
 
-def known_of(own: Sequence[Path]) -> Presets:
-    """Return the presets, with a user's own files.
+def with_own_presets(own: Sequence[Path]) -> Presets:
+    """Return the shipped presets and those in a user's own files.
 
     Raises:
         AppError: a file cannot be read.
@@ -48,41 +48,41 @@ def known_of(own: Sequence[Path]) -> Presets:
         raise refused(error, "bad_request") from error
 
 
-def one_of(name: str, query: Query, known: Mapping[str, T], usual: str) -> T:
-    """Return the chosen element of a list, by id.
+def one_of(name: str, query: Query, known: Mapping[str, T], default: str) -> T:
+    """Return the element whose id is the query's value.
 
     Raises:
-        AppError: the list has no such id.
+        AppError: no element has that id.
     """
-    id = query.get(name, usual)
+    id = query.get(name, default)
     if id not in known:
         raise refusal("unknown", name=name, asked=id[:40], known=", ".join(known))
     return known[id]
 
 
-def real(query: Query, name: str, default: float, bounds: Bounds) -> float:
+def parse_float(query: Query, name: str, default: float, bounds: Bounds) -> float:
     """Return a number within its bounds.
 
     Raises:
-        AppError: it is none.
+        AppError: the value is not a number, or out of bounds.
     """
     return _within(query.get(name), name, default, bounds)
 
 
-def whole(query: Query, name: str, default: int, bounds: Bounds, most: int | None = None) -> int:
-    """Return a whole number within its bounds, and of at most `most`.
+def parse_int(query: Query, name: str, default: int, bounds: Bounds, limit: int | None = None) -> int:
+    """Return an integer within its bounds and at most `limit`.
 
     Raises:
-        AppError: it is none.
+        AppError: the value is not an integer, or out of bounds.
     """
-    narrowed = bounds if most is None else replace(bounds, max=min(most, bounds.max or most))
+    narrowed = bounds if limit is None else replace(bounds, max=min(limit, bounds.max or limit))
     found = _within(query.get(name), name, default, narrowed)
     if found != int(found):
         raise refusal("no_whole", name=name, asked=f"{found:g}")
     return int(found)
 
 
-def wholes(query: Query, name: str, default: list[int], bounds: Bounds, most: int | None = None) -> list[int]:
+def parse_ints(query: Query, name: str, default: list[int], bounds: Bounds, limit: int | None = None) -> list[int]:
     """Return comma-separated integers, without duplicates and sorted.
 
     Raises:
@@ -94,7 +94,7 @@ def wholes(query: Query, name: str, default: list[int], bounds: Bounds, most: in
     parts = text.split(",")
     if len(parts) > MAX_VALUES:
         raise refusal("values", name=name, most=MAX_VALUES, number=len(parts))
-    return sorted({whole(MultiDict({name: part}), name, 0, bounds, most) for part in parts})
+    return sorted({parse_int(MultiDict({name: part}), name, 0, bounds, limit) for part in parts})
 
 
 def _within(text: str | None, name: str, default: float, bounds: Bounds) -> float:

@@ -1,6 +1,6 @@
 """Section "Compute or bandwidth" of /scale: steps of a model under two roofs, over batch and context.
 
-The roofs are measured on this machine, or from a GPU's data sheet; the model is the one that runs here, or a preset.
+The roofs are measured on this machine, or taken from a GPU's data sheet. The model is the server's, or a preset.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from app.ground import routing
 from app.ground.routing import Route, json_answer
 from app.models.registry import Models
 from app.scale.errors import MeasuredOn, measured_on
-from app.scale.request import ListOption, Query, known_of, refusal, refused
+from app.scale.request import ListOption, Query, refusal, refused, with_own_presets
 from app.scale.size import own_presets
 from app.scale.steps import ServedDtype, Subject, answer, published, served_in
 from app.session.session_manager import SessionManager
@@ -43,16 +43,17 @@ class RooflineContext(NamedTuple):
 
 
 def subject(context: RooflineContext, query: Query) -> Subject:
-    """Return the requested model and roofs; by default those of this machine if available, else the first of the lists.
+    """Return the requested model and roofs. The default is this machine's if the server has a model, else the first in
+    the lists.
 
-    This machine may have two pairs of roofs: as recorded by `step-time` on an idle machine with the same processor, and
-    the current ones.
+    This machine may have two pairs of roofs: those in the record `step-time`, of an idle machine with the same
+    processor, and the current ones.
 
     Raises:
         AppError: the choice is not in the lists, or the GPU does not support the dtype.
     """
     live = context.models.first.facts if context.models.is_live else None
-    known = known_of(own_presets(context.data_dir, context.presets))
+    known = with_own_presets(own_presets(context.data_dir, context.presets))
     counted = [preset for preset in known.models.values() if preset.is_counted]
     models = [_option(preset) for preset in counted]
     gpus = [_option(preset) for preset in known.gpus.values()]
@@ -61,7 +62,7 @@ def subject(context: RooflineContext, query: Query) -> Subject:
         models.insert(0, {"id": HERE, "name": live.name})
         gpus.insert(0, {"id": HERE, "name": HERE})
         record = published(context.results, STEP_TIME)
-        if record and _is_such(record.environment.machine, context.models.first.model.machine):
+        if record and _has_roofs_of(record.environment.machine, context.models.first.model.machine):
             recorded = record.environment.machine
             gpus.insert(0, {"id": RECORDED, "name": RECORDED})
     model = _chosen(query, "model", models)
@@ -75,7 +76,7 @@ def subject(context: RooflineContext, query: Query) -> Subject:
     if gpu in (HERE, RECORDED):
         found = recorded if gpu == RECORDED else context.sessions.measured_machine(context.models.first.model)
         assert found is not None and found.roofs is not None
-        flops, width, source = found.roofs.flops_per_second, found.roofs.bytes_per_second, gpu
+        flops, bandwidth, source = found.roofs.flops_per_second, found.roofs.bytes_per_second, gpu
     else:
         card = known.gpus[gpu]
         dtypes = list(card.flops_per_second)
@@ -87,16 +88,16 @@ def subject(context: RooflineContext, query: Query) -> Subject:
         rates = {"peak_flops": f"flops_per_second.{dtype}", "bandwidth": "bytes_per_second"}
         sources += card.source_facts(rates)
         source = "; ".join(dict.fromkeys(card.source_of(figure).says for figure in rates.values()))
-        flops, width = card.flops_per_second[dtype], card.bytes_per_second
-    roof = Roof(flops_per_second=flops, bytes_per_second=width, source=source)
+        flops, bandwidth = card.flops_per_second[dtype], card.bytes_per_second
+    roof = Roof(flops_per_second=flops, bytes_per_second=bandwidth, source=source)
     is_here = model == HERE and gpu in (HERE, RECORDED)
     is_loading = live is None and context.models.first.is_loading
     return Subject(shape, roof, is_here, gpu == RECORDED, models, gpus, is_loading, dtypes, served, measured, sources)
 
 
-def _is_such(one: Machine, other: Machine) -> bool:
-    of = [(each.device, each.processor, each.num_threads) for each in (one, other)]
-    return of[0] == of[1] and one.roofs is not None
+def _has_roofs_of(recorded: Machine, machine: Machine) -> bool:
+    keys = [(each.device, each.processor, each.num_threads) for each in (recorded, machine)]
+    return keys[0] == keys[1] and recorded.roofs is not None
 
 
 def _option(preset: ModelPreset | GpuPreset) -> ListOption:
@@ -126,5 +127,5 @@ def blueprint(
     sessions: SessionManager, models: Models, data_dir: Path | None = None, presets: Path | None = None
 ) -> flask.Blueprint:
     """Return the blueprint of /api/scale/roofline."""
-    here = RooflineContext(sessions, models, RESULTS, data_dir, presets)
-    return routing.blueprint("scale_roofline", "/api/scale", here, ROUTES)
+    context = RooflineContext(sessions, models, RESULTS, data_dir, presets)
+    return routing.blueprint("scale_roofline", "/api/scale", context, ROUTES)

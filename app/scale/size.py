@@ -15,7 +15,7 @@ from flask import Request, Response
 
 from app.ground.errors import AppError
 from app.ground.routing import json_answer
-from app.scale.bounds import MOST
+from app.scale.bounds import MAX_COUNT
 from engine.accounting.cited import cited_facts
 from engine.accounting.derived import Derived
 from engine.accounting.impossible import ImpossibleInput, impossible
@@ -34,13 +34,13 @@ KV_DTYPES = (AUTO, "float16", "bfloat16", "fp8", "int8", "int4")
 SHIPPED = WEIGHT_DTYPES[0]
 T = TypeVar("T")
 MAX_CONFIG = 256 * 1024  # bytes of a posted config.json
-CURVE = 9  # contexts of the plot: powers of two up to max_model_len
+CURVE = 9  # number of contexts of the plot: max_model_len, its half, its quarter, ...
 OWN = "presets"  # folder of a user's own presets in a data directory
-_counting = threading.Lock()  # one model on the meta device at a time
+_counting = threading.Lock()  # at most one model on the meta device
 
 
 def size(own: Sequence[Path], request: Request) -> Response:
-    """Return the sizes and the available choices."""
+    """Return the sizes of a preset, and the choices of the settings."""
     try:
         return json_answer(answer(request.args, presets(own)))
     except ImpossibleInput as error:
@@ -48,7 +48,7 @@ def size(own: Sequence[Path], request: Request) -> Response:
 
 
 def size_of_config(own: Sequence[Path], request: Request) -> Response:
-    """Return the sizes of the model whose config.json is the body."""
+    """Return the sizes of the model whose config.json is the request's body."""
     request.max_content_length = MAX_CONFIG + 1
     try:
         if (request.content_length or 0) > MAX_CONFIG:
@@ -67,18 +67,20 @@ def _counted(text: bytes) -> Architecture:
 
 
 def own_presets(data_dir: Path | None, file: Path | None = None) -> list[Path]:
-    """Return a user's own files: those of the folder `presets` in the data directory, by name, and `file`."""
+    """Return the files of a user's own presets: those in the folder `presets` of the data directory, and `file`."""
     found = sorted((data_dir / OWN).glob("*.toml")) if data_dir is not None else []
     return [*found, file] if file is not None else found
 
 
 def answer(query: Mapping[str, str], known: Presets, model: Architecture | None = None) -> dict[str, Any]:
-    """Return the response: `sizes`: numbers of the model; `ranks`: heads of each GPU; `held`: shares of allocated
-    memory in use; `cited`: published measurements; `gpus`, `links`: numbers of each; `curve`: requests of one GPU by
-    context; `mistakes`: common mistakes by number; `models`, `kv_dtypes`, ...: choices. `model`: not a preset.
+    """Return the response. `sizes`: numbers of the model; `ranks`: heads of each GPU; `held`: shares of allocated
+    memory in use; `cited`: published measurements; `gpus`, `links`: numbers of each; `curve`: requests that fit on a
+    GPU by context; `mistakes`: common mistakes by number; `models`, `kv_dtypes`, ...: choices.
+
+    `model`: the model, if it is not a preset.
 
     Raises:
-        ImpossibleInput: an invalid input.
+        ImpossibleInput: an input is invalid.
     """
     preset: ModelPreset | None = None
     if model is None:
@@ -101,8 +103,8 @@ def answer(query: Mapping[str, str], known: Presets, model: Architecture | None 
         "moved": cost.transferred(),
         "ranks": ranks_of(model, cost.load.tensor_parallel),
         "mistakes": mistakes(cost, _namesake(preset, known, stored, cost.load)),
-        "gpus": [_on(one, cost.capacity(one.room_bytes)) for one in known.gpus.values()],
-        "links": [_over(one, cost) for one in known.links.values()],
+        "gpus": [_gpu(one, cost.capacity(one.room_bytes)) for one in known.gpus.values()],
+        "links": [_link(one, cost) for one in known.links.values()],
         "gpu": gpu.id,
         "curve": curve(cost, gpu.room_bytes),
         "models": [{"id": one.id, "name": one.name} for one in known.models.values()],
@@ -112,17 +114,17 @@ def answer(query: Mapping[str, str], known: Presets, model: Architecture | None 
 
 
 def curve(cost: Cost, memory_bytes: int) -> list[dict[str, int]]:
-    """Return the requests that fit on a GPU over the context: reserved, paged, paged with a shared prefix."""
+    """Return the number of requests that fit on a GPU by context: reserved, paged, paged with a shared prefix."""
     contexts = [cost.load.max_model_len >> power for power in range(CURVE)]
     found = []
     for context in sorted({one for one in contexts if one > cost.load.shared_prefix}):
         load = Load(**{**_fields(cost.load), "context": context})
         numbers = {one.id: int(one.value) for one in Cost(cost.model, cost.stored, load).capacity(memory_bytes)}
-        found.append({"context": context, **{name: numbers[name] for name in HELD if name in numbers}})
+        found.append({"context": context, **{name: numbers[name] for name in CURVES if name in numbers}})
     return found
 
 
-HELD = ("reserved", "paged", "shared")
+CURVES = ("reserved", "paged", "shared")
 
 
 def _fields(load: Load) -> dict[str, Any]:
@@ -145,16 +147,16 @@ def _namesake(preset: ModelPreset | None, known: Presets, stored: Stored, load: 
     return CacheBytes(other.shapes, stored.element, stored.scales, load.tensor_parallel).token
 
 
-def _on(gpu: GpuPreset, numbers: list[Derived]) -> dict[str, Any]:
-    given = {"id": gpu.id, "name": gpu.name, "announced": gpu.announced}
+def _gpu(gpu: GpuPreset, numbers: list[Derived]) -> dict[str, Any]:
+    facts = {"id": gpu.id, "name": gpu.name, "announced": gpu.announced}
     memory = {"memory_bytes": gpu.memory_bytes, "room_bytes": gpu.room_bytes}
-    return {**given, **memory, "sources": gpu.source_facts({"gpu_memory": gpu.room_figure}), "numbers": numbers}
+    return {**facts, **memory, "sources": gpu.source_facts({"gpu_memory": gpu.room_figure}), "numbers": numbers}
 
 
-def _over(link: LinkPreset, cost: Cost) -> dict[str, Any]:
+def _link(link: LinkPreset, cost: Cost) -> dict[str, Any]:
     sources = link.source_facts({"link_rate": "bytes_per_second", "link_rate_both": "bytes_per_second"})
-    given = {"id": link.id, "name": link.name, "announced": link.announced, "sources": sources}
-    found = {**given, "bytes_per_second": link.bytes_per_second}
+    facts = {"id": link.id, "name": link.name, "announced": link.announced, "sources": sources}
+    found = {**facts, "bytes_per_second": link.bytes_per_second}
     numbers = cost.transfer_over(link.bytes_per_second, link.both_directions)
     wrong = cost.transfer_over(link.bytes_per_second)[0] if link.both_directions else None
     return {**found, "both_directions": link.both_directions, "numbers": numbers, "wrong": wrong}
@@ -172,7 +174,7 @@ def _load(query: Mapping[str, str]) -> Load:
     Raises:
         ImpossibleInput: a field is not a number, or too large.
     """
-    given: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name in Load.__struct_fields__:
         if name not in query:
             continue
@@ -181,11 +183,11 @@ def _load(query: Mapping[str, str]) -> Load:
             value = float(query[name])
         except ValueError:
             raise impossible("no_number", name=name, asked=query[name][:40]) from None
-        if not abs(value) <= MOST:
+        if not abs(value) <= MAX_COUNT:
             raise impossible("too_large", name=name)
         if is_whole and value != int(value):
             raise impossible("no_whole", name=name, asked=f"{value:g}")
-        given[name] = int(value) if is_whole else value
-    if "max_model_len" not in given:  # a longer context raises the default
-        given["max_model_len"] = max(Load().max_model_len, given.get("context", 0))
-    return Load(**given)
+        fields[name] = int(value) if is_whole else value
+    if "max_model_len" not in fields:  # a longer context raises the default
+        fields["max_model_len"] = max(Load().max_model_len, fields.get("context", 0))
+    return Load(**fields)

@@ -1,7 +1,7 @@
 """Steps of a model under two roofs: curves, the chosen step, measured points, and the error.
 
-A time for another model or machine is a prediction, and is only shown with a measured error: of layers on a GPU, or of
-the `step-time` record on this machine. The same holds for a crossing, with the measured roofs.
+A time for another model or machine is a prediction. It is shown only if its error was measured, by layers on a GPU or
+by the `step-time` record on this machine. The range of a crossing likewise needs measured roofs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypedDict
 from app.recordings.shelf import file_stamp
 from app.scale.bounds import MAX_CONTEXT, ROOFLINE
 from app.scale.errors import ErrorSource, MeasuredOn, errors_of, reached_roofs
-from app.scale.request import ListOption, Query, refusal, whole, wholes
+from app.scale.request import ListOption, Query, parse_int, parse_ints, refusal
 from engine.accounting.derived import Derived
 from engine.accounting.memory import bytes_per_element, bytes_per_weight, kv_bytes_per_token
 from engine.accounting.mla import absorbed_flops, expanded_flops
@@ -37,16 +37,16 @@ MAX_TOKENS = 1 << 20  # of a prefill step
 
 
 class StepPoint(TypedDict):
-    """Step. `seconds` is None if the error of such a prediction is not measured."""
+    """Step. `seconds` is None if the error of the prediction was not measured."""
 
     batch: int
-    tokens: int  # computed for each sequence
+    tokens: int  # computed tokens of each sequence
     context: int
     intensity: float
-    flops_per_second: float  # allowed by the roofs at this intensity
+    flops_per_second: float  # limit by the roofs at this intensity
     bound: Bound
     seconds: float | None
-    # `seconds` times the smallest measured factor, and the time with evenly chosen experts times the largest
+    # `seconds` times the smallest measured factor, and the time with evenly chosen experts times the largest one
     expected: tuple[float, float] | None
 
 
@@ -65,8 +65,8 @@ Span = tuple[int | None, int | None]  # minimum, maximum; None: no crossing
 
 
 class DecodeLine(TypedDict):
-    """Decode over the batch, at a number of keys. `expected`: the crossing with the measured roofs; None: not measured,
-    or not needed for a model that runs here.
+    """Decode steps over the batch, at a number of keys. `expected`: range of the crossing with the measured roofs;
+    None: not measured, or not needed for a model that runs here.
     """
 
     context: int
@@ -76,7 +76,7 @@ class DecodeLine(TypedDict):
 
 
 class PrefillLine(TypedDict):
-    """Prefill over the prompt length, for a number of prompts per step. `crossing`: first compute-bound length."""
+    """Prefill steps over the prompt length, for `batch` prompts per step. `crossing`: first compute-bound length."""
 
     batch: int
     points: list[StepPoint]
@@ -89,30 +89,30 @@ class RooflineAnswer(TypedDict):
 
     model: str
     max_position: int
-    models: list[ListOption]  # `here`, the live model, is the first if there is one
-    gpus: list[ListOption]  # for this machine `recorded`, measured when idle, and `here`, measured now
-    is_loading: bool  # a model is loading; retry shortly for more choices
-    dtypes: list[str]  # choices; empty: the model's own
+    models: list[ListOption]  # the first is `here`, the live model, if there is one
+    gpus: list[ListOption]  # this machine has `recorded`, measured when idle, and `here`, measured now
+    is_loading: bool  # whether a model is loading, after which there are more choices
+    dtypes: list[str]  # choices; empty: the model's own dtype only
     dtype: str
-    experts_in: str | None  # format of the published experts' weights, if narrower
+    experts_in: str | None  # format of the published experts' weights, if it is narrower
     roof: Roof
-    sources: Sequence[SourceFacts]  # of the figures of the model and the GPU
+    sources: Sequence[SourceFacts]  # sources of the figures of the model and the GPU
     ridge: Derived
-    is_here: bool  # this model runs on this machine
+    is_here: bool  # whether this model runs on this machine
     decode: list[DecodeLine]
     never_from: int | None  # keys from which on no decode batch is compute-bound; None: no such context of the model
     prefill: list[PrefillLine]
-    chosen: dict[str, Any]  # decode and prefill at the given batch and context, with derivations
-    errors: dict[Phase, PredictionError | None]  # by phase; None: not measured yet
+    chosen: dict[str, Any]  # decode and prefill at the batch and context of the query, with derivations
+    errors: dict[Phase, PredictionError | None]  # None: not measured
     error_source: ErrorSource | None
-    dots: list[MeasuredStep]  # empty: the record is of another model or other roofs
+    dots: list[MeasuredStep]  # empty if the record is of another model or has other roofs
     measured_on: dict[str, str]  # by scenario: processor of its record
     saturation: Saturation | None
 
 
 class ServedDtype(NamedTuple):
-    """Model with weights in another dtype than its own. K and V have the width of `kv_cache_dtype` auto: two bytes for
-    one-byte weights. Experts published in a narrower format keep it.
+    """Sizes of a model that is served in a dtype. K and V have the width of `kv_cache_dtype` auto, which is two bytes
+    for one-byte weights. Experts that are published in a narrower format keep that format.
     """
 
     dtype: str
@@ -125,7 +125,7 @@ def served_in(shape: ModelShape, dtype: str) -> ServedDtype:
     """Return the served sizes of a model in a dtype.
 
     Raises:
-        ValueError: unknown dtype.
+        ValueError: the dtype is unknown.
     """
     size, experts = bytes_per_element(dtype), None
     if isinstance(shape, ModelPreset) and shape.published == "mxfp4":
@@ -134,19 +134,19 @@ def served_in(shape: ModelShape, dtype: str) -> ServedDtype:
 
 
 class Subject(NamedTuple):
-    """Model and roofs of the drawn steps, with the alternatives."""
+    """Model and roofs of the steps, and the choices."""
 
     shape: ModelShape
     roof: Roof
-    is_here: bool  # this model runs on this machine
-    is_recorded: bool  # the roofs are those of the record of `step-time`
+    is_here: bool  # whether this model runs on this machine
+    is_recorded: bool  # whether the roofs are those of the record `step-time`
     models: list[ListOption]
     gpus: list[ListOption]
-    is_loading: bool = False  # a model is loading
-    dtypes: Sequence[str] = ()  # supported by the device, if several
-    served: ServedDtype | None = None  # None: in the model's own dtype
+    is_loading: bool = False  # whether a model is loading
+    dtypes: Sequence[str] = ()  # dtypes of the GPU; (): this machine
+    served: ServedDtype | None = None  # None: the model's own dtype
     measured: MeasuredOn | None = None  # None: this machine
-    sources: Sequence[SourceFacts] = ()  # of the figures of preset model and GPU
+    sources: Sequence[SourceFacts] = ()  # sources of the figures of a preset model and GPU
 
 
 def answer(subject: Subject, results: Path, query: Query) -> RooflineAnswer:
@@ -156,13 +156,13 @@ def answer(subject: Subject, results: Path, query: Query) -> RooflineAnswer:
         AppError: an invalid setting.
     """
     shape, roof, is_here = subject.shape, subject.roof, subject.is_here
-    furthest = min(MAX_CONTEXT, shape.max_position)
-    batches = wholes(query, "batches", BATCHES, ROOFLINE["batch"])
-    usual = LONG_CONTEXTS if furthest > LONG_CONTEXTS[1] else CONTEXTS
-    fitting = [n for n in usual if n <= furthest] or [furthest]
-    contexts = wholes(query, "contexts", fitting, ROOFLINE["context"], furthest)
-    batch = whole(query, "batch", 16, ROOFLINE["batch"])
-    context = whole(query, "context", min(256, furthest), ROOFLINE["context"], furthest)
+    max_context = min(MAX_CONTEXT, shape.max_position)
+    batches = parse_ints(query, "batches", BATCHES, ROOFLINE["batch"])
+    defaults = LONG_CONTEXTS if max_context > LONG_CONTEXTS[1] else CONTEXTS
+    fitting = [n for n in defaults if n <= max_context] or [max_context]
+    contexts = parse_ints(query, "contexts", fitting, ROOFLINE["context"], max_context)
+    batch = parse_int(query, "batch", 16, ROOFLINE["batch"])
+    context = parse_int(query, "context", min(256, max_context), ROOFLINE["context"], max_context)
     if batch * context > MAX_TOKENS:
         raise refusal("prefill_step", "refused", batch=batch, context=context)
     served = subject.served or ServedDtype(shape.dtype, bytes_per_weight(shape), kv_bytes_per_token(shape))
@@ -172,13 +172,13 @@ def answer(subject: Subject, results: Path, query: Query) -> RooflineAnswer:
     errors, error_source = errors_of(subject.measured, step_time)
     reached = None if is_here else reached_roofs(roof, subject.measured, errors)
 
-    def span(of: Callable[[StepTimes], int | None]) -> Span | None:
+    def span(crossing: Callable[[StepTimes], int | None]) -> Span | None:
         if reached is None:
             return None
-        low, high = (of(StepTimes(shape, one, *sizes)) for one in reached)
+        low, high = (crossing(StepTimes(shape, one, *sizes)) for one in reached)
         return low, high
 
-    lengths = [1 << power for power in range(furthest.bit_length()) if 1 << power <= furthest]
+    lengths = [1 << power for power in range(max_context.bit_length()) if 1 << power <= max_context]
     prompts = [n for n in (1, 4, 16) if n * lengths[-1] <= MAX_TOKENS]
 
     def step_point(step: StepTime, phase: Phase) -> StepPoint:
@@ -195,16 +195,16 @@ def answer(subject: Subject, results: Path, query: Query) -> RooflineAnswer:
         }
 
     def derived(step: StepTime, phase: Phase) -> dict[str, Any]:
-        shown = is_here or errors[phase]
-        of_a_key = absorbed_flops if phase == "decode" else expanded_flops
+        has_error = is_here or errors[phase]
+        flops_of_key = absorbed_flops if phase == "decode" else expanded_flops
         return {
             "step": step_point(step, phase),
-            "latent": of_a_key(shape) if shape.latent_dim else None,
+            "latent": flops_of_key(shape) if shape.latent_dim else None,
             "work": step.work,
             "intensity": step.intensity,
-            "seconds": step.seconds if shown else None,
+            "seconds": step.seconds if has_error else None,
             "experts": step.experts,
-            "evenly": step.evenly if shown else None,
+            "evenly": step.evenly if has_error else None,
         }
 
     def decode_line(keys: int) -> DecodeLine:
@@ -212,7 +212,7 @@ def answer(subject: Subject, results: Path, query: Query) -> RooflineAnswer:
             "context": keys,
             "points": [step_point(times.decode(number, keys), "decode") for number in batches],
             "crossing": times.crossing(keys),
-            "expected": span(lambda moved: moved.crossing(keys).evenly),
+            "expected": span(lambda measured: measured.crossing(keys).evenly),
         }
 
     def prefill_line(number: int) -> PrefillLine:
@@ -220,7 +220,7 @@ def answer(subject: Subject, results: Path, query: Query) -> RooflineAnswer:
             "batch": number,
             "points": [step_point(times.prefill(number, tokens), "prefill") for tokens in lengths],
             "crossing": times.prefill_crossing(number),
-            "expected": span(lambda moved: moved.prefill_crossing(number)),
+            "expected": span(lambda measured: measured.prefill_crossing(number)),
         }
 
     return {
@@ -254,7 +254,7 @@ def answer(subject: Subject, results: Path, query: Query) -> RooflineAnswer:
 
 
 def _dots(record: Record, subject: Subject, times: StepTimes) -> list[MeasuredStep]:
-    """Return the steps of the record if it is of this model; decode halfway through the output."""
+    """Return the steps of the record if it is of this model. Decode steps are those halfway through the output."""
     scenario = record.scenario
     if not subject.is_recorded or scenario.model != subject.shape.name:
         return []
@@ -264,8 +264,8 @@ def _dots(record: Record, subject: Subject, times: StepTimes) -> list[MeasuredSt
     for phase in phases:
         for point in prediction_error(record, phase).points:
             batch = sequences_of(scenario, point.variant)
-            decodes = phase == "decode"
-            step = times.decode(batch, point.tokens + halfway) if decodes else times.prefill(batch, point.tokens)
+            is_decode = phase == "decode"
+            step = times.decode(batch, point.tokens + halfway) if is_decode else times.prefill(batch, point.tokens)
             found.append(
                 {
                     "phase": phase,
@@ -284,7 +284,7 @@ _reading = threading.Lock()
 
 
 def published(results: Path, scenario: str) -> Record | None:
-    """Return the record of a scenario, read again when its file has changed, or None."""
+    """Return the published record of a scenario, or None. It is cached until the file changes."""
     path = results / f"{scenario}.json"
     if not path.is_file():
         return None

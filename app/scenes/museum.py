@@ -1,4 +1,4 @@
-"""Exhibits of the fault museum on the page: for each fault of the engine, the requests that reveal it."""
+"""Exhibits of the page's fault museum: for each fault of the engine, requests that reveal it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from engine.config import EngineConfig, FaultName
 
 
 class Exhibit(Struct, frozen=True, kw_only=True):
-    """Exhibit: a fault, and what to submit, all at once, to a healthy and a faulty engine.
+    """Fault, and settings of the requests that are submitted at once to a healthy and a faulty engine.
 
-    Its words: `title`, `text` (the mistake), `watch` (where it shows) and `prompts`.
+    Its texts are `title`, `text` (the fault), `watch` (its visible effect) and `prompts`.
     """
 
     id: FaultName
     sampling: dict[str, Any]
-    config: dict[str, Any]  # every field but `fault`: what is seen does not depend on how the server was started
+    config: dict[str, Any]  # every field but `fault`, so that the exhibit does not depend on the server's options
 
 
 def _config(**fields: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Presets of the page: scenes that each show one thing."""
+"""Presets of the page: scenes, each of which demonstrates one thing."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ Panel = Literal["attention", "scheduler", "time"]
 
 
 class Preset(Struct, frozen=True, kw_only=True):
-    """Scene: settings that make the point, the times of the prompts, and where to look.
+    """Scene: settings of its run, the times of its prompts, and the part of the page to show.
 
-    Its words, in `words.<language>.json`: `title`; `watch`, what to look for; `end`, one sentence with figures of the
-    run (`static/js/core/scene_figures.js`); `prompts`, the same number in every language, which make the same point.
-    `tests/unit/engine/test_strategies.py` runs each in every language and holds it to its words.
+    Its texts in `words.<language>.json` are `title`, `watch` (what to look for), `end` (one sentence with figures of
+    the run, see `static/js/core/scene_figures.js`) and `prompts`, which have the same number and the same purpose in
+    every language. `tests/unit/engine/test_strategies.py` runs each scene in every language and checks its texts.
     """
 
     id: str
-    after_steps: list[Annotated[int, Meta(ge=0)]] = []  # steps before each prompt comes; empty: all come at once
+    after_steps: list[Annotated[int, Meta(ge=0)]] = []  # steps before each prompt is submitted; empty: 0 for all
     sampling: dict[str, Any] = {}  # fields that differ from the defaults
-    config: dict[str, Any] = {}  # likewise; needs a new log
-    model: str | None = None  # shipped one that it is about; None: the run's
-    seq: int | None = 0  # its subject sequence; None: whichever is computed
-    pattern: str | None = None  # of the head to look at; None: the one that the model opens on
+    config: dict[str, Any] = {}  # fields that differ from the defaults; needs a new log
+    model: str | None = None  # shipped model that the scene needs; None: any
+    seq: int | None = 0  # sequence to show; None: the one being computed
+    pattern: str | None = None  # attention pattern of the head to show; None: the model's default head
     detail: Panel = "attention"
     speed: float = 2.0  # steps a second
 

@@ -1,4 +1,4 @@
-"""Scenes with their words, as /api/model has them."""
+"""Scenes with their texts, as in the reply of /api/model."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import asdict
 
-Translated = dict[str, str]  # language -> text; English is always there
-TranslatedList = dict[str, list[str]]  # likewise
+Translated = dict[str, str]  # text by language, always including English
+TranslatedList = dict[str, list[str]]  # texts by language, always including English
 Kind = Literal["presets", "museum"]
 
 
 def scene_texts(kind: Kind, scene: Struct) -> dict[str, Any]:
-    """Return a scene's fields, and each of its texts by language; its `prompts` are a list in each."""
+    """Return a scene's fields, and each of its texts by language (`prompts` is a list of texts)."""
     fields = asdict(scene)
     words = {language: texts.get(kind, {}).get(fields["id"], {}) for language, texts in _words().items()}
     names = words["en"]
@@ -27,7 +27,7 @@ def scene_texts(kind: Kind, scene: Struct) -> dict[str, Any]:
 
 
 def prompts_of(kind: Kind, scene_id: str, language: str) -> list[str]:
-    """Return the scene's prompts for readers of `language`."""
+    """Return the scene's prompts in `language`, or in English if there are none."""
     texts = _words().get(language, {}).get(kind, {}).get(scene_id, {})
     prompts = texts.get("prompts", _words()["en"][kind][scene_id]["prompts"])
     assert isinstance(prompts, list)
@@ -35,13 +35,13 @@ def prompts_of(kind: Kind, scene_id: str, language: str) -> list[str]:
 
 
 def languages() -> list[str]:
-    """Return the languages with words."""
+    """Return the languages that have texts."""
     return list(_words())
 
 
 @functools.cache
 def _words() -> dict[str, dict[str, dict[str, dict[str, str | list[str]]]]]:
-    """Return language -> kind -> scene -> name -> text, or texts."""
+    """Return the texts by language, kind, scene and name."""
     found = [file for file in files("app.scenes").iterdir() if file.name.endswith(".json")]
     return {
         file.name.split(".")[1]: json.loads(file.read_text(encoding="utf-8"))

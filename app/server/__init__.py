@@ -1,1 +1,1 @@
-"""The application: Flask for pages and endpoints, Socket.IO for sessions, a guard in front of both."""
+"""The web application: Flask for pages and endpoints, Socket.IO for sessions, and access control for both."""

@@ -1,4 +1,4 @@
-"""HTTP endpoints for facts, records, arrays and the trace file of a session, all read-only."""
+"""Read-only HTTP endpoints for facts, records, arrays and the trace file of a session."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from engine.trace.log import TraceReader
 from engine.trace.records import Capture, Header, StepRecord
 
 MSGPACK = "application/msgpack"
-MAX_RECORDS = 256  # records whose layers one request may ask for
-MAX_ARRAYS = 8 << 20  # bytes: an answer takes no further record beyond them
+MAX_RECORDS = 256  # records of a request for layers
+MAX_ARRAYS = 8 << 20  # bytes of arrays after which a response has no further record
 
 
 class ApiContext(NamedTuple):
@@ -44,7 +44,7 @@ class ApiContext(NamedTuple):
 
 
 def health(context: ApiContext, request: Request) -> Response:
-    """Return whether the server answers, its version, and the loading status of its model."""
+    """Return the server's version, and the loading status of its model."""
     answer: HealthAnswer = {"ok": True, "version": __version__, "model": context.models.first.status()}
     return json_answer(answer)
 
@@ -54,7 +54,7 @@ def list_sessions(context: ApiContext, request: Request) -> Response:
     listed: list[ListedSession] = []
     for session in context.sessions.all():
         run = session.run
-        with suppress(AppError):  # one that is over meanwhile is left out
+        with suppress(AppError):  # the session has been closed meanwhile
             listed.append(
                 {
                     "theater": session.session_id,
@@ -74,11 +74,11 @@ def compare(context: ApiContext, request: Request) -> Response:
     """Compare two runs: `?a=…&b=…`."""
     names = [request.args.get(name, "") for name in ("a", "b")]
     if not all(names):
-        raise AppError("bad_request", "two runs are compared: ?a=…&b=…, each a session or a recording")
+        raise AppError("bad_request", "give two runs to compare: ?a=…&b=…, each a session or a recording")
     return json_answer(context.comparisons.answer(*names))
 
 
-def kept_questions(context: ApiContext, request: Request) -> Response:
+def list_questions(context: ApiContext, request: Request) -> Response:
     """Return the saved queries over a log."""
     return json_answer(saved_questions())
 
@@ -86,7 +86,7 @@ def kept_questions(context: ApiContext, request: Request) -> Response:
 def query(context: ApiContext, request: Request, session_id: str) -> Response:
     """Return the rows of one SQL statement on a run's log: `?sql=…`."""
     run = _run(context, request, session_id)
-    return _of_run(json_answer(context.questions.answer(run, request.args.get("sql", ""))), run)
+    return _with_epoch(json_answer(context.questions.answer(run, request.args.get("sql", ""))), run)
 
 
 def what_if(context: ApiContext, request: Request, session_id: str) -> Response:
@@ -95,8 +95,8 @@ def what_if(context: ApiContext, request: Request, session_id: str) -> Response:
     try:
         times = float(request.args.get("times", "2"))
     except ValueError as error:
-        raise AppError("bad_request", "times is a number") from error
-    return _of_run(json_answer(context.what_ifs.answer(run, times)), run)
+        raise AppError("bad_request", "times must be a number") from error
+    return _with_epoch(json_answer(context.what_ifs.answer(run, times)), run)
 
 
 def header(context: ApiContext, request: Request, session_id: str) -> Response:
@@ -145,7 +145,7 @@ def layer_of_records(context: ApiContext, request: Request, session_id: str, lay
             if size >= MAX_ARRAYS:
                 break
     answer = msgspec.msgpack.encode({"records": wanted[: len(arrays)], "arrays": arrays})
-    return _of_run(Response(answer, mimetype=MSGPACK), run)
+    return _with_epoch(Response(answer, mimetype=MSGPACK), run)
 
 
 def trace(context: ApiContext, request: Request, session_id: str) -> Response:
@@ -158,7 +158,7 @@ def trace(context: ApiContext, request: Request, session_id: str) -> Response:
     response.call_on_close(reading.close)
     response.content_length = size
     response.headers["Content-Disposition"] = f'attachment; filename="{session_id}-{run.epoch}.kvtrace"'
-    return _of_run(response, run)
+    return _with_epoch(response, run)
 
 
 def export_html(context: ApiContext, request: Request, session_id: str) -> Response:
@@ -171,23 +171,23 @@ def export_html(context: ApiContext, request: Request, session_id: str) -> Respo
             raise refused(error) from error
     response = Response(page, mimetype="text/html")
     response.headers["Content-Disposition"] = f'attachment; filename="kvtheater-{session_id}.html"'
-    return _of_run(response, run)
+    return _with_epoch(response, run)
 
 
-def nothing(context: ApiContext, request: Request, rest: str) -> Response:
-    """Answer any other address below /api."""
+def not_found(context: ApiContext, request: Request, rest: str) -> Response:
+    """Reject any other path below /api."""
     raise refuse("not_found", "api.none", rest=rest[:80])
 
 
 _SESSION = "/theaters/<session_id>"
-_LAYER = "/layers/<int(signed=True):layer>"  # signed: an index below 0 is answered in a sentence too
+_LAYER = "/layers/<int(signed=True):layer>"  # signed, so that a negative index gets a JSON error too
 _RECORD = f"{_SESSION}/records/<int(signed=True):index>"
 
 ROUTES = [
     Route("GET", "/health", health),
     Route("GET", "/theaters", list_sessions),
     Route("GET", "/compare", compare),
-    Route("GET", "/questions", kept_questions),
+    Route("GET", "/questions", list_questions),
     Route("GET", f"{_SESSION}/query", query),
     Route("GET", f"{_SESSION}/what_if", what_if),
     Route("GET", f"{_SESSION}/header", header),
@@ -197,7 +197,7 @@ ROUTES = [
     Route("GET", _SESSION + _LAYER, layer_of_records),
     Route("GET", f"{_SESSION}/trace", trace),
     Route("GET", f"{_SESSION}/export.html", export_html),
-    Route("GET", "/<path:rest>", nothing),
+    Route("GET", "/<path:rest>", not_found),
 ]
 
 
@@ -210,7 +210,7 @@ def blueprint(sessions: SessionManager, models: Models, tables: LogTables) -> fl
 
 
 def _run(context: ApiContext, request: Request, session_id: str) -> OpenLog:
-    """Return the session's current run, or the recording; `stale_epoch` if the address names another epoch."""
+    """Return the session's current run, or the recording. Raises `stale_epoch` if the query names another epoch."""
     run = context.sessions.watch(session_id).run
     epoch = request.args.get("epoch")
     if epoch is not None and epoch != str(run.epoch):
@@ -224,10 +224,10 @@ def _check_index(log: TraceReader, index: int) -> None:
 
 
 def _indices(text: str) -> list[int]:
-    """Parse the record indices of "3,7,9"."""
+    """Parse record indices such as "3,7,9"."""
     parts = text.split(",")
     if not text or len(parts) > MAX_RECORDS or not all(part.isdecimal() and len(part) < 10 for part in parts):
-        raise AppError("bad_request", f"records is a list of at most {MAX_RECORDS} indices, as in ?records=3,7,9")
+        raise AppError("bad_request", f"records must be at most {MAX_RECORDS} indices, as in ?records=3,7,9")
     return [int(part) for part in parts]
 
 
@@ -243,13 +243,13 @@ def _capture_bytes(run: OpenLog, index: int) -> bytes:
 def _value(request: Request, run: OpenLog, payload: bytes, kind: type[Any]) -> Response:
     wanted = request.args.get("format", "msgpack")
     if wanted == "json":
-        return _of_run(Response(to_json(codec.decode(payload, kind)), mimetype="application/json"), run)
+        return _with_epoch(Response(to_json(codec.decode(payload, kind)), mimetype="application/json"), run)
     if wanted != "msgpack":
-        raise AppError("bad_request", f"format is msgpack or json, not {wanted[:40]!r}")
-    return _of_run(Response(payload, mimetype=MSGPACK), run)
+        raise AppError("bad_request", f"format must be msgpack or json, not {wanted[:40]!r}")
+    return _with_epoch(Response(payload, mimetype=MSGPACK), run)
 
 
-def _of_run(response: Response, run: OpenLog) -> Response:
+def _with_epoch(response: Response, run: OpenLog) -> Response:
     response.headers["X-Epoch"] = str(run.epoch)
     response.headers["Cache-Control"] = "no-store"
     return response
@@ -259,20 +259,20 @@ class _Layers(Struct):
     layers: list[msgspec.Raw]
 
 
-class _Which(Struct):
+class _LayerIndex(Struct):
     layer: int
 
 
 _layers = msgspec.msgpack.Decoder(_Layers)
-_which = msgspec.msgpack.Decoder(_Which)
+_layer_index = msgspec.msgpack.Decoder(_LayerIndex)
 
 
 def layer_bytes(capture: bytes, layer: int) -> bytes | None:
     """Return a layer's arrays as encoded in `capture`; None if it has no arrays of that layer.
 
-    Three times as fast as decoding the capture and encoding the layer again, which gives the same bytes.
+    Returns the same bytes as decoding the capture and encoding the layer, in a third of the time.
 
     Raises:
-        msgspec.MsgspecError: it is no capture.
+        msgspec.MsgspecError: `capture` is not an encoded capture.
     """
-    return next((bytes(raw) for raw in _layers.decode(capture).layers if _which.decode(raw).layer == layer), None)
+    return next((bytes(raw) for raw in _layers.decode(capture).layers if _layer_index.decode(raw).layer == layer), None)

@@ -1,6 +1,6 @@
-"""Types of the answers of /api, by address: as JSON, so bytes are hexadecimal text there.
+"""Types of the JSON responses of /api, in which bytes are hexadecimal text.
 
-The page's types come from these (`python -m tools.wire_types`). docs/reference/protocol.md says what each field means.
+`python -m tools.wire_types` generates the page's types from these. docs/reference/protocol.md describes the fields.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from engine.model.device_facts import DeviceFacts
 from engine.options.payload import OptionsPayload
 from engine.trace.records import Machine, ModelFacts, TokenizerFacts
 
-# Texts of each scene by language, in addition to its fields
+# texts of each scene by language, in addition to its fields
 PRESET_WORDS = {"title": Translated, "watch": Translated, "end": Translated, "prompts": TranslatedList}
 EXHIBIT_WORDS = {"title": Translated, "text": Translated, "watch": Translated, "prompts": TranslatedList}
 
@@ -44,7 +44,7 @@ class ModelAnswer(TypedDict):
     """Response of /api/model."""
 
     version: str
-    live: bool  # whether there is a model; without one the fields about it are None
+    live: bool  # whether the server has a model; if not, the fields about it are None
     model: ModelFacts | None
     tokenizer: TokenizerFacts | None
     kv_bytes_per_token: int | None

@@ -35,14 +35,14 @@ class ModelsContext(NamedTuple):
     sessions: SessionManager
     models: Models
     settings: ServerSettings
-    api: ApiSessions | None  # None: OpenAI's clients are not answered
+    api: ApiSessions | None  # None: the server has no OpenAI-compatible API
 
 
 def model_facts(context: ModelsContext, request: Request) -> Response:
     """Return the facts that a client needs to create a session: model, defaults, options, scenes, limits.
 
-    `?model=` names another model than the first, which is opened if it is not there: `loading` at once, to be retried.
-    Few threads answer requests, and none of them waits.
+    `?model=` selects another model than the first. If it is not loaded, loading starts and the response is `loading` at
+    once, since a worker thread must not wait; the client retries.
     """
     with ExitStack() as stack:
         name = request.args.get("model")
@@ -64,7 +64,7 @@ def _model_facts(context: ModelsContext, model: ServedModel | None) -> Response:
         "presets": [scene_texts("presets", preset) for preset in PRESETS],
         "museum": [scene_texts("museum", exhibit) for exhibit in EXHIBITS],
         "machine": model.machine if model else None,
-        "api": context.api.of_model(None).session.session_id if model and context.api else None,
+        "api": context.api.session_of_model(None).session.session_id if model and context.api else None,
         "attached": ATTACHED if context.sessions.is_log_session(ATTACHED) else None,
         "limits": {
             "max_theaters": context.settings.max_theaters,
@@ -92,17 +92,17 @@ def models(context: ModelsContext, request: Request) -> Response:
     answer: ModelsAnswer = {
         "models": listed,
         "bytes": context.models.num_bytes,
-        "max_bytes": context.models.most_bytes,
-        "device": _device(context) if context.models.is_live and context.models.first.is_there else None,
+        "max_bytes": context.models.max_bytes,
+        "device": _device(context) if context.models.is_live and context.models.first.is_loaded else None,
     }
     return json_answer(answer)
 
 
 def _device(context: ModelsContext) -> DeviceMemory:
-    """Return the device's memory use. Blocks in CPU memory that runs swap to are not among the pools' bytes."""
+    """Return the device's memory use. The pools' bytes exclude the CPU memory for swapped blocks."""
     pools = logs = 0
     for session in context.sessions.all():
-        with suppress(AppError):  # it is closing
+        with suppress(AppError):  # the session is closing
             run = session.run
             logs += run.full_log.num_bytes
             if run.config.by_sequence is None:
@@ -116,15 +116,15 @@ def _device(context: ModelsContext) -> DeviceMemory:
 
 
 def unload(context: ModelsContext, request: Request, name: str) -> Response:
-    """Free a model's memory, after closing an idle run of the API on it."""
+    """Unload a model. An idle session of the API on it is closed first."""
     if context.api is not None:
-        context.api.leave_model(name)
+        context.api.close_if_idle(name)
     context.models.unload(name)
     return models(context, request)
 
 
 def machine(context: ModelsContext, request: Request) -> Response:
-    """Return the machine with its roofs, which the first request measures."""
+    """Return the machine with the roofs of its roofline, which the first request measures."""
     if not context.models.is_live:
         raise refuse("not_found", "machine.none")
     return json_answer(context.sessions.measured_machine(context.models.first.model))
@@ -141,5 +141,5 @@ ROUTES = [
 def blueprint(
     sessions: SessionManager, models: Models, settings: ServerSettings, api: ApiSessions | None = None
 ) -> flask.Blueprint:
-    """Blueprint of the server's models and device, under /api."""
+    """Return the blueprint of the server's models and device, under /api."""
     return routing.blueprint("models", "/api", ModelsContext(sessions, models, settings, api), ROUTES)

@@ -1,4 +1,4 @@
-"""The application: Flask for pages and endpoints, Socket.IO for the sessions, a guard in front of both."""
+"""Assembly of the application: Flask for pages and endpoints, Socket.IO for sessions, and access control for both."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from app.scale import roofline as scale_roofline
 from app.server import api, api_models, dispatch, events, pages
 from app.server.first_use import prepare_types
 from app.server.lesson_events import LessonEvents
-from app.server.security import Guard, recognizer, refused_body
+from app.server.security import Guard, identifier, refused_body
 from app.session.log_session import AttachedSession
 from app.session.session_manager import SessionManager
 from app.transport.access_log import AccessLog
@@ -77,16 +77,20 @@ def _answer_error(error: Exception) -> Response:
 def create_app(
     models: Models,
     settings: ServerSettings,
-    shown: Sequence[Path] = (),
+    traces: Sequence[Path] = (),
     access_log: AccessLog | None = None,
     spans: RequestSpans | None = None,
     attachment: Attachment | None = None,
 ) -> Flask:
-    """Return the application for these models. Close `app.extensions["kvtheater"]`, its SessionManager, at the end.
+    """Return the application. The caller must close `app.extensions["kvtheater"]`, its SessionManager, at the end.
 
-    `attachment`: a monitored server; it is closed with the sessions.
-    `shown`: trace files to show beside those of the library. `access_log`: log of each request;
-    `spans`: gets each finished request to a model.
+    Args:
+        models: the server's models.
+        settings: the server's settings.
+        traces: trace files to show in addition to the library.
+        access_log: log of the HTTP requests.
+        spans: receiver of each finished request to a model.
+        attachment: a monitored server, which is closed with the sessions.
 
     Raises:
         BusError: the message queue of the settings cannot be reached.
@@ -97,11 +101,11 @@ def create_app(
     requests = HttpRequests()
     observers: list[RequestObserver] = [requests] if access_log is None else [requests, access_log]
     transport = Transport(app, settings.limits, settings.max_message_bytes, refused_body, observers)
-    library = open_library(settings, shown)
+    library = open_library(settings, traces)
     transport.clients.on_freed(TRIM.freed)
     emit = transport.clients.emit
     runs = BenchRuns(settings.data_dir, emit, live=models.is_live)
-    metrics = Metrics(spans.take if spans else None)
+    metrics = Metrics(spans.export if spans else None)
     app.extensions[SPANS] = spans
     sessions = SessionManager(models, settings, emit, metrics.observe)
     playbacks = Playbacks(library, emit)
@@ -120,7 +124,7 @@ def create_app(
     app.extensions["kvtheater.classrooms"] = classrooms
     store = Store(settings.data_dir, settings.class_store)
     app.extensions["kvtheater.labs"] = labs
-    app.extensions["kvtheater.ending"] = (labs.stop, classrooms.close, store.stop)  # before the sessions
+    app.extensions["kvtheater.ending"] = (labs.stop, classrooms.close, store.stop)  # ended before the sessions
     dispatch.register(
         transport.clients,
         events.Events(sessions, emit, models, settings, access, library, runs),
@@ -141,31 +145,31 @@ def create_app(
     app.register_blueprint(prompts_page.blueprint(settings.tokenizers, settings.traffic))
     app.register_blueprint(words.blueprint())
     app.register_blueprint(lesson_pages.blueprint(lessons))
-    answering = ApiSessions(sessions, models, settings, settings.api, transport.hub) if settings.api else None
-    if answering is not None and settings.api is not None:
-        app.extensions["kvtheater.api"] = answering
-        app.register_blueprint(openai.blueprint(answering, models, ApiKeys(settings.api.keys, settings.api.default)))
-    app.register_blueprint(api_models.blueprint(sessions, models, settings, answering))
+    api_sessions = ApiSessions(sessions, models, settings, settings.api, transport.hub) if settings.api else None
+    if api_sessions is not None and settings.api is not None:
+        app.extensions["kvtheater.api"] = api_sessions
+        app.register_blueprint(openai.blueprint(api_sessions, models, ApiKeys(settings.api.keys, settings.api.default)))
+    app.register_blueprint(api_models.blueprint(sessions, models, settings, api_sessions))
     log_indexes = LogIndexes(settings.data_dir)
     sessions.on_close(log_indexes.close)
     app.register_blueprint(log_index_api.blueprint(sessions, log_indexes))
     tables = LogTables(settings.data_dir)
     sessions.on_close(tables.close)
     app.register_blueprint(api.blueprint(sessions, models, tables))
-    client_queues = [ClientQueueRequests(answering.waiting, settings.api.clients)] if answering and settings.api else []
-    app.register_blueprint(metrics_endpoint.blueprint(metrics, requests, *client_queues))
+    queues = [ClientQueueRequests(api_sessions.waiting, settings.api.clients)] if api_sessions and settings.api else []
+    app.register_blueprint(metrics_endpoint.blueprint(metrics, requests, *queues))
     app.register_error_handler(Exception, _answer_error)
 
-    recognize = recognizer(settings.token, classrooms.read_pass)
+    identify = identifier(settings.token, classrooms.read_pass)
     if settings.message_queue is not None:
-        app.extensions["kvtheater.relays"] = Relays(settings.message_queue, transport.hub, transport.clients, recognize)
+        app.extensions["kvtheater.relays"] = Relays(settings.message_queue, transport.hub, transport.clients, identify)
     host = settings.host if settings.token is None else None
     keys = settings.api.keys if settings.api is not None else {}
     files = assets.StaticFiles(app.wsgi_app, static_dir(), page_modules.PAGE.find, page_sheets.SHEETS.find)
     app.wsgi_app = Guard(  # type: ignore[method-assign]
         files,
         host,
-        recognize,
+        identify,
         keys,
         root_path=settings.root_path,
         frame_token=(settings.token or "") if is_loopback(settings.host) else "",

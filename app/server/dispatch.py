@@ -1,4 +1,4 @@
-"""Dispatch of the socket's events: parse the message, check the right, call the handler, acknowledge."""
+"""Dispatch of socket events: parse the message, check the permission, call the handler, acknowledge."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from app.session.session_manager import SessionManager
 from app.transport.clients import Ack, Answer, Clients
 
 ALL_EVENTS: dict[str, Event] = {**EVENTS, **LESSON_EVENTS, **CLASS_EVENTS}
-LOOKS = frozenset({"join", "leave", "read", "lesson_look"})  # need no turn of the run that they are about
-Given = Ack | Answer | Future[Performed]
+READ_ONLY = frozenset({"join", "leave", "read", "lesson_look"})  # events that do not wait for the run's engine
+Result = Ack | Answer | Future[Performed]
 M = TypeVar("M")
 logger = logging.getLogger(__name__)
 
@@ -32,77 +32,77 @@ def register(
     clients: Clients,
     events: Events,
     lessons: LessonEvents,
-    of_class: ClassEvents,
+    class_events: ClassEvents,
     access: Access,
     sessions: SessionManager,
 ) -> None:
-    """Put the handlers on the socket."""
+    """Register the handlers of all events and connections."""
     commands = bounds.Commands(access)
     reads = bounds.Commands(access, bounds.MAX_READS_PER_GUEST, Limits().all_events)
-    for handlers, table in ((events, EVENTS), (lessons, LESSON_EVENTS), (of_class, CLASS_EVENTS)):
+    for handlers, table in ((events, EVENTS), (lessons, LESSON_EVENTS), (class_events, CLASS_EVENTS)):
         for name, event in table.items():
             bounded = reads if name == "read" else None
-            if bounded is None and issubclass(event.message, OfSession) and name not in LOOKS:
+            if bounded is None and issubclass(event.message, OfSession) and name not in READ_ONLY:
                 bounded = commands
             answer = _answer(name, event, handlers, access, bounded)
             clients.on(name, answer, _busy, READ_BYTES if name == "read" else 0)
     clients.on("*", _unknown, _busy)
 
-    def come(sid: str, environ: Mapping[str, Any]) -> None:
+    def on_connect(sid: str, environ: Mapping[str, Any]) -> None:
         access.add(sid, Person(bool(environ.get(OWNER)), environ.get(PASS), environ.get(ADDRESS, "")))
         events.greet(sid)
 
-    def gone(sid: str) -> None:
+    def on_disconnect(sid: str) -> None:
         sessions.forget_viewer(sid)
         access.forget(sid)
 
-    clients.on_connections(come, gone)
+    clients.on_connections(on_connect, on_disconnect)
     clients.limit_guests(guest)
 
 
 def _answer(
     name: str, event: Event, handlers: object, access: Access, bounded: bounds.Commands | None
 ) -> Callable[[str, tuple[Any, ...]], Ack | Answer]:
-    """Return the handler of one event. `bounded`: counts it as pending until it is answered."""
+    """Return the handler of one event. `bounded`: limits the number of pending events."""
 
-    def handle(sid: str, message: Any) -> Given:
-        found: Given = event.handle(handlers, sid, message, *event.right(access, sid, message))
-        return found
+    def handle(sid: str, message: Any) -> Result:
+        result: Result = event.handle(handlers, sid, message, *event.right(access, sid, message))
+        return result
 
     def on_event(sid: str, arguments: tuple[Any, ...]) -> Ack | Answer:
         try:
             if len(arguments) > 1:
                 raise AppError("bad_request", f"{name} takes one map, not {len(arguments)} values")
             message = parse(arguments[0] if arguments else {}, event.message)
-            found = _counted(bounded, handle, sid, message) if bounded else handle(sid, message)
+            result = _handle_counted(bounded, handle, sid, message) if bounded else handle(sid, message)
         except Exception as error:
             return _failed(name, error)
-        if isinstance(found, Future):
-            return Answer(_later(name, found))
-        if isinstance(found, Answer):
-            return Answer({"ok": True, **found.ack}, found.then)  # type: ignore[dict-item]
-        return {"ok": True, **found}
+        if isinstance(result, Future):
+            return Answer(_ack_of(name, result))
+        if isinstance(result, Answer):
+            return Answer({"ok": True, **result.ack}, result.then)  # type: ignore[dict-item]
+        return {"ok": True, **result}
 
     return on_event
 
 
-def _counted(commands: bounds.Commands, handle: Callable[[str, M], Given], sid: str, message: M) -> Given:
-    """Count a command as pending until its answer, if that comes later."""
+def _handle_counted(commands: bounds.Commands, handle: Callable[[str, M], Result], sid: str, message: M) -> Result:
+    """Handle a command, which counts as pending until its result is there."""
     done = commands.begin(sid)
     try:
-        found = handle(sid, message)
+        result = handle(sid, message)
     except BaseException:
         done()
         raise
-    if isinstance(found, Future):
-        found.add_done_callback(lambda _: done())
+    if isinstance(result, Future):
+        result.add_done_callback(lambda _: done())
     else:
         done()
-    return found
+    return result
 
 
-def _later(name: str, steps: Future[Performed]) -> Future[Ack]:
-    """Return the acknowledgement of pending steps, for which no thread waits."""
+def _ack_of(name: str, steps: Future[Performed]) -> Future[Ack]:
+    """Return the acknowledgement of pending steps as a future, so that no thread waits for them."""
     acknowledgement: Future[Ack] = Future()
 
     def end(done: Future[Performed]) -> None:
@@ -123,8 +123,8 @@ def _failed(name: str, error: Exception) -> Ack:
     return {"ok": False, **refusal.as_map()}
 
 
-def _busy(why: str) -> Ack:
-    return _failed("", refuse("busy", "server.busy", why=why))
+def _busy(reason: str) -> Ack:
+    return _failed("", refuse("busy", "server.busy", why=reason))
 
 
 def _unknown(_: str, arguments: tuple[Any, ...]) -> Ack:

@@ -31,16 +31,16 @@ from engine.accounting.work import layer_flops
 from engine.lab.change import config_of_fork
 from engine.trace import codec
 
-FORK_NEWS = 0.25  # seconds between two status messages about a run that is made again
+FORK_STATUS_SECONDS = 0.25  # between two status messages about a fork's rerun
 READ_RECORDS = 256
-READ_BYTES = 4 * MIB  # records and captures, together
-READS = 8  # at once, of all clients; the others wait for their turn
+READ_BYTES = 4 * MIB  # records and captures together
+READS = 8  # simultaneous reads of all clients; others wait
 
 logger = logging.getLogger(__name__)
 
 
 class Events:
-    """Handlers of the events: from the client's id and the checked message to the acknowledgement without `ok`."""
+    """Handlers of the events. They take the client's id and a checked message, and return an acknowledgement."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Events:
         self._sessions, self._emit, self._models, self._settings = sessions, emit, models, settings
         self._access = access
         self._reads = threading.BoundedSemaphore(READS)
-        self._projecting = threading.Lock()  # each forms a whole matrix of the model
+        self._projecting = threading.Lock()  # each projection allocates a matrix of the model
 
     def greet(self, sid: str) -> None:
         """Send a new client the loading status of every model."""
@@ -86,8 +86,8 @@ class Events:
             bounds.check_submit(message, sampling)
         count, limit = len(message.prompts), self._settings.max_prompts
         if count > limit:
-            raise AppError("bad_request", f"prompts: {count} at once are too many; at most {limit} are taken")
-        prompts = [structs.replace(p, text=self._seen(p.text, session.model)) for p in message.prompts]
+            raise AppError("bad_request", f"prompts: at most {limit} are allowed at once, not {count}")
+        prompts = [structs.replace(p, text=self._normalized(p.text, session.model)) for p in message.prompts]
         requests, num_records = session.submit(list(prompts), sampling)
         return {
             "requests": [
@@ -99,7 +99,7 @@ class Events:
 
     def step(self, sid: str, message: messages.Step) -> Future[Performed]:
         if message.count > self._settings.max_count:
-            raise AppError("bad_request", f"count: at most {self._settings.max_count} steps at once")
+            raise AppError("bad_request", f"count: at most {self._settings.max_count} steps are allowed at once")
         return self._session(message).step(message.count, message.expect)
 
     def prefill(self, sid: str, message: messages.Prefill) -> Future[Performed]:
@@ -173,14 +173,14 @@ class Events:
         return {"status": self._session(message).stop_recording()}
 
     def fork(self, sid: str, message: messages.Fork) -> answers.Forked:
-        """Fork a run. Answered when the rerun has reached the change; the status has its progress."""
+        """Fork a run. Returns when the rerun has reached the change; until then, sends status messages."""
         source = self._sessions.watch(message.session)
         if message.epoch is not None and message.epoch != source.run.epoch:
             raise refuse("stale_epoch", "epoch.other", epoch=source.run.epoch, asked=message.epoch)
         wish, model = message.change, self._model_of(source.run)
         with ExitStack() as undo:
             lease = undo.enter_context(self._models.lease(model))
-            text = self._seen(wish.text, lease.model) if isinstance(wish, messages.ForkRequest) else None
+            text = self._normalized(wish.text, lease.model) if isinstance(wish, messages.ForkRequest) else None
             config = source.config if isinstance(source, Session) else config_of(source.run.log)
             change = parse_change(wish, text, config)
             fork = Fork(message.session, source.run, message.at, change, message.follow)
@@ -191,7 +191,7 @@ class Events:
             session = self._sessions.create(config_of_fork(config, message.at, change), message.name, model)
             undo.callback(self._sessions.remove, session, Closing("unbuilt"))
             job = session.begin_fork(fork)
-            while not wait((job.forked,), FORK_NEWS).done:
+            while not wait((job.forked,), FORK_STATUS_SECONDS).done:
                 self._emit("status", session.status(), [sid])
             job.forked.result()
             undo.pop_all()
@@ -221,9 +221,9 @@ class Events:
         name = None if message.session is None else self._sessions.get(message.session).model_name
         with self._models.lease(name) as lease:
             model = lease.model
-            seen = self._seen(message.text, model)
-            token_ids = model.encode(seen)
-            return {"token_ids": token_ids, "token_bytes": [model.token_bytes(i) for i in token_ids], "text": seen}
+            text = self._normalized(message.text, model)
+            token_ids = model.encode(text)
+            return {"token_ids": token_ids, "token_bytes": [model.token_bytes(i) for i in token_ids], "text": text}
 
     def bench_follow(self, sid: str, message: messages.Message) -> Ack:
         return {"status": structs.asdict(self._runs.follow(sid))}
@@ -236,15 +236,15 @@ class Events:
         return {"status": structs.asdict(self._runs.stop())}
 
     def _session(self, message: messages.OfSession) -> Session:
-        """Return the run that a message addresses."""
+        """Return the session of a message, which must not belong to a lesson."""
         session = self._sessions.get(message.session)
         if session.in_lesson:
             raise refuse("refused", "run.of_lesson")
         return session
 
     def _model_of(self, run: OpenLog) -> str | None:
-        """Return the model of a run, by name; None, the first, if no model has that name: a rerun then reports that it
-        is another one.
+        """Return the name of a run's model. None (the first model) if the server has no such model; the rerun then
+        reports the difference.
         """
         with run.reading() as log:
             name = log.header.model.name
@@ -255,15 +255,15 @@ class Events:
         if chosen and max(chosen) >= count:
             raise AppError("bad_request", f"{name}: {max(chosen)} is not among 0..{count - 1}")
 
-    def _seen(self, text: str, model: ServedModel) -> str:
-        """Return the text as the model will see it; AppError when it is too long or not text."""
+    def _normalized(self, text: str, model: ServedModel) -> str:
+        """Return the text as the tokenizer normalizes it. Raises AppError if it is too long or not valid text."""
         try:
             size = len(text.encode("utf-8"))
         except UnicodeEncodeError:
-            raise AppError("bad_request", "the text holds half a character (a lone surrogate)") from None
+            raise AppError("bad_request", "the text has a lone surrogate, which is half a character") from None
         if size > self._settings.max_prompt_bytes:
             limit = self._settings.max_prompt_bytes
-            raise AppError("bad_request", f"the text has {size} bytes of UTF-8; at most {limit} are taken")
+            raise AppError("bad_request", f"the text may have at most {limit} bytes of UTF-8, not {size}")
         return model.normalize(text)
 
 

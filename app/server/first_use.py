@@ -12,16 +12,16 @@ from engine.trace import codec
 
 
 def prepare_types() -> None:
-    """Make every struct type of the program safe to read on several threads (`codec.prepare`).
+    """Make every struct type of the program safe to decode on several threads (`codec.prepare`).
 
-    A server's threads meet types with whatever request comes first; preparing all of them avoids a rule for each.
+    Any request may be the first to use a type, on any thread, so all types are prepared.
     """
-    for kind in set(_kinds(Struct)):
-        with contextlib.suppress(TypeError):  # never decoded: its fields have no form on the wire
+    for kind in set(_subclasses(Struct)):
+        with contextlib.suppress(TypeError):  # the type has fields that cannot be decoded, so it never is
             codec.prepare(kind)
 
 
-def _kinds(kind: Any) -> Iterator[Any]:
+def _subclasses(kind: Any) -> Iterator[Any]:
     for found in kind.__subclasses__():
         yield found
-        yield from _kinds(found)
+        yield from _subclasses(found)

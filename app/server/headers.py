@@ -24,7 +24,7 @@ SECURITY_HEADERS = [
     ("Cross-Origin-Resource-Policy", "same-origin"),
 ]
 
-# of a page whose address holds the token: any site may show it in a frame
+# for a page whose path contains the token: any site may show it in a frame
 FRAMED_HEADERS = [
     ("Content-Security-Policy", CONTENT_SECURITY_POLICY),
     *(header for header in SECURITY_HEADERS[1:] if header[0] != "X-Frame-Options"),

@@ -15,7 +15,7 @@ from app.lessons import messages
 from app.lessons.answers import LessonOpened, LessonReplayed, LessonState
 from app.lessons.item_messages import page_items
 from app.lessons.lesson import LessonError
-from app.lessons.lesson_replay import way
+from app.lessons.lesson_replay import replay_state
 from app.lessons.lesson_sessions import LessonSession, LessonSessions
 from app.lessons.words import question_texts
 from app.page.words import languages
@@ -29,7 +29,7 @@ class LessonEvents:
         self._lessons, self._classrooms = lessons, classrooms
 
     def lesson_open(self, sid: str, message: messages.LessonOpen) -> LessonOpened:
-        known = self._lessons.known(message.session, message.lesson, message.language)
+        known = self._lessons.find_open(message.session, message.lesson, message.language)
         lesson_session = known or self._lessons.open(
             message.lesson,
             message.language,
@@ -45,14 +45,14 @@ class LessonEvents:
         return _lesson_opened(self._lessons.find(message.session), message.language, message.since)
 
     def lesson_go(self, sid: str, message: messages.LessonGo) -> LessonState:
-        """Perform the learner's current item, and advance to the next."""
+        """Perform the learner's current item, and advance to the next one."""
         lesson_session = self._lessons.find(message.session)
         with lesson_session.lock, _of_lesson():
             self._check_no_open_question(message)
             first = lesson_session.course.at
-            if message.item == first:  # else another click was faster
+            if message.item == first:  # otherwise another click was faster
                 try:
-                    lesson_session.course.go_on()
+                    lesson_session.course.advance()
                 finally:
                     lesson_session.show()
             self._classrooms.set_lesson_position(message.session, lesson_session.course.at)
@@ -67,7 +67,7 @@ class LessonEvents:
                 try:
                     course.answer(message.given)
                     if course.is_answered:
-                        course.go_on()
+                        course.advance()
                 finally:
                     lesson_session.show()
             self._classrooms.set_lesson_position(message.session, lesson_session.course.at)
@@ -76,9 +76,9 @@ class LessonEvents:
     def lesson_retell(self, sid: str, message: messages.LessonRetell) -> LessonReplayed:
         lessons = self._lessons.recorded
         transcript = lessons.get(message.lesson, message.language)
-        shown = way(transcript, message.at, message.answers)
+        shown = replay_state(transcript, message.at, message.answers)
         has = message.first if message.run == shown.moment.run else 0
-        header, first, records, captures = lessons.stretch(transcript, shown, has, READ_BYTES)
+        header, first, records, captures = lessons.record_range(transcript, shown, has, READ_BYTES)
         return {
             "theater": "",
             "first": message.since,
@@ -99,7 +99,7 @@ class LessonEvents:
         }
 
     def _check_no_open_question(self, message: messages.LessonGo | messages.LessonAnswer) -> None:
-        """Refuse an answer to a question that a class has open; showing it to all answers it.
+        """Refuse to continue while the class answers the current question.
 
         Raises:
             AppError: `refused`.
@@ -118,9 +118,9 @@ LESSON_EVENTS: dict[str, Event] = {
 
 
 def _lesson_opened(lesson_session: LessonSession, wanted: str, since: int) -> LessonOpened:
-    """Return a lesson's items from `since` on, in the wanted language where the lesson has it.
+    """Return a lesson's items from `since` on, in language `wanted` if the lesson has it.
 
-    The run's prompts stay in the language in which the lesson was opened.
+    The run's prompts remain in the language in which the lesson was opened.
     """
     lesson = lesson_session.course.lesson
     language = wanted if wanted in lesson.languages else lesson_session.course.language
@@ -147,7 +147,7 @@ def _lesson_state(lesson_session: LessonSession, first: int, language: str | Non
 
 @contextlib.contextmanager
 def _of_lesson() -> Iterator[None]:
-    """Convert a lesson's error into the client's."""
+    """Convert a LessonError to an AppError."""
     try:
         yield
     except LessonError as error:

@@ -1,4 +1,4 @@
-"""Listener: a socket bound before the model is loaded, a server in a thread, and its shutdown."""
+"""Binding of the server's port, serving on a thread, and shutdown."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ PORTS_TO_TRY = 20
 
 
 class PortError(ValueError):
-    """The address cannot be listened on; the message is one sentence with a remedy."""
+    """The server cannot listen on the address. The message is one sentence with a remedy."""
 
 
 def bind(host: str, port: int | None) -> socket.socket:
-    """Return a socket bound to the address, not listening yet. port None: the default one or the next that is free; 0:
-    any.
+    """Return a socket that is bound to the address and does not listen yet. `port` None: the default port, or the next
+    free one after it; 0: any free port.
 
     Raises:
-        PortError: the port is taken, or the address is not this machine's.
+        PortError: the port is in use, or the address is not this machine's.
     """
     for candidate in range(DEFAULT_PORT, DEFAULT_PORT + PORTS_TO_TRY) if port is None else [port]:
         try:
@@ -37,7 +37,7 @@ def bind(host: str, port: int | None) -> socket.socket:
                 ) from error
             raise PortError(f"cannot listen on {host} port {candidate}: {error.strerror or error}") from error
         except OverflowError:
-            raise PortError(f"a port is a number from 0 to 65535, not {candidate}") from None
+            raise PortError(f"the port must be from 0 to 65535, not {candidate}") from None
     raise PortError(f"ports {DEFAULT_PORT} to {DEFAULT_PORT + PORTS_TO_TRY - 1} are all in use; choose one with --port")
 
 
@@ -54,7 +54,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def free_ports(host: str = "127.0.0.1") -> list[int]:
-    """Return the default ports on which nothing listens."""
+    """Return the default ports that are free."""
     found = []
     for port in range(DEFAULT_PORT, DEFAULT_PORT + PORTS_TO_TRY):
         with contextlib.suppress(OSError):
@@ -64,10 +64,10 @@ def free_ports(host: str = "127.0.0.1") -> list[int]:
 
 
 class Listener:
-    """Serves an application on a bound socket, in a thread of its own, until closed."""
+    """Server of an application on a bound socket, on a separate thread."""
 
     def __init__(self, app: Flask, bound: socket.socket) -> None:
-        """Start the listener. Returns when connections are accepted."""
+        """Start the server. Returns when connections are accepted."""
         self.port: int = bound.getsockname()[1]
         self._ending = app.extensions["kvtheater.ending"]
         self._sessions = app.extensions["kvtheater"]
@@ -79,9 +79,9 @@ class Listener:
             self._relays.start(_address(host, self.port))
 
     def close(self) -> int:
-        """Accept no more connections, close the sessions and delete their logs, then end the connections.
+        """Stop accepting connections, close the sessions and delete their logs, then end the connections.
 
-        Returns how many sessions were still at a step (`Theaters.close`).
+        Returns the number of sessions that were still at a step (`SessionManager.close`).
         """
         self._transport.refuse_more()
         for end in self._ending:
@@ -95,6 +95,6 @@ class Listener:
 
 
 def _address(host: str, port: int) -> str:
-    """Return an address at which this machine reaches a server that listens on `host`."""
-    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{here}]:{port}" if ":" in here else f"http://{here}:{port}"
+    """Return the URL at which this machine reaches a server that listens on `host`."""
+    local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{local}]:{port}" if ":" in local else f"http://{local}:{port}"

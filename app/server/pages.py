@@ -1,4 +1,4 @@
-"""The page, and the two files that it requests under other names."""
+"""The page, its charts script, and the browsers' default icon."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from engine.config import EngineConfig
 
 
 class PagesContext(NamedTuple):
-    """Context of a page's default run: the server's settings, and the model once it is loaded."""
+    """Context of the endpoints: defaults of a run, and the first model."""
 
     config: EngineConfig
     served: ModelEntry
 
 
 def page(context: PagesContext, request: Request) -> Response:
-    """Return the stage."""
-    modules = page_modules.PAGE.ahead("js/main.js")
+    """Return the page."""
+    modules = page_modules.PAGE.preloads("js/main.js")
     response = flask.make_response(
         flask.render_template(
             "index.html",
@@ -40,12 +40,12 @@ def page(context: PagesContext, request: Request) -> Response:
 
 
 def plotly(context: PagesContext, request: Request) -> Response:
-    """Return the charts' script, from the installed package."""
+    """Return the charts' script from the installed plotly package."""
     return plotly_asset.answer()
 
 
 def icon(context: PagesContext, request: Request) -> Response:
-    """Answer the browsers' default request for an icon; the page names its own."""
+    """Answer the browsers' default request for an icon with 204, since the page names its icon itself."""
     return Response(status=204)
 
 
@@ -57,5 +57,5 @@ ROUTES = [
 
 
 def blueprint(config: EngineConfig, served: ModelEntry) -> flask.Blueprint:
-    """Return the addresses outside /api and /bench, of a server with these settings."""
+    """Return the blueprint of these pages. `config`: defaults of a run; `served`: the first model."""
     return routing.blueprint("pages", "", PagesContext(config, served), ROUTES)

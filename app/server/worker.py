@@ -1,4 +1,4 @@
-"""Application of a web worker: holds sockets for the engine's process, serves files and words, forwards the rest."""
+"""Application of a web worker: serves sockets, files and words, and forwards all else to the server's process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from flask import Flask, Response, request
 
 from app.ground import routing
-from app.ground.callers import ADDRESS, SHOWN, Pass, Person, Shown, guest
+from app.ground.callers import ADDRESS, CREDENTIALS, Credentials, Pass, Person, guest
 from app.ground.errors import refuse
 from app.ground.limits import Limits
 from app.ground.paths import static_dir
@@ -26,46 +26,46 @@ from app.transport.packets import Relayed
 from app.transport.server import Transport
 
 MAX_MESSAGE_BYTES = MIB
-OWN = ("/socket.io", "/static/", "/words/", "/vendor/")  # what a worker answers itself
+OWN = ("/socket.io", "/static/", "/words/", "/vendor/")  # paths that a worker answers itself
 
 
 def create_worker(
-    queue: str, refused: Callable[[str], None], server: str | None = None, limits: Limits | None = None
+    queue: str, on_refused: Callable[[str], None], server: str | None = None, limits: Limits | None = None
 ) -> Flask:
-    """Return the application. `app.extensions` has its `kvtheater.transport` and its `kvtheater.link`, to start and to
-    stop.
+    """Return the application. The caller must start and stop `kvtheater.transport` and `kvtheater.link` of its
+    `extensions`.
 
     Args:
-        queue: the message queue's address.
-        refused: called with why the engine's process will not have this worker.
-        server: where that one answers HTTP, if not at the address that it names.
-        limits: on clients.
+        queue: the message queue's URL.
+        on_refused: called with the reason if the server rejects this worker.
+        server: the server's HTTP address; None: the address that it reports.
+        limits: limits of clients.
 
     Raises:
-        BusError: there is no such message queue.
+        BusError: the message queue cannot be used.
     """
     prepare_types()
     app = Flask("kvtheater", static_folder=str(static_dir()))
     transport = Transport(app, limits or Limits(), MAX_MESSAGE_BYTES, refused_body, packets=Relayed)
     clients = transport.clients
-    link = Link(queue, transport.hub, clients, refused)
+    link = Link(queue, transport.hub, clients, on_refused)
     app.extensions["kvtheater.transport"] = transport
     app.extensions["kvtheater.link"] = link
 
-    def come(sid: str, environ: Mapping[str, Any]) -> None:
-        link.came(sid, environ[SHOWN], environ[ADDRESS])
+    def on_connect(sid: str, environ: Mapping[str, Any]) -> None:
+        link.connect(sid, environ[CREDENTIALS], environ[ADDRESS])
 
-    def identify(shown: Shown) -> Person:
-        known = link.identify(shown)
-        return Person(known.is_owner, known.seat and Pass(*known.seat))
+    def identify(credentials: Credentials) -> Person:
+        identity = link.identify(credentials)
+        return Person(identity.is_owner, identity.seat and Pass(*identity.seat))
 
-    clients.on_connections(come, link.went)
+    clients.on_connections(on_connect, link.disconnect)
     clients.limit_guests(guest)
-    clients.forward_events(link.ask, _busy)
+    clients.forward_events(link.forward_event, _busy)
     proxy = Proxy(lambda: server or link.server)
 
     def forward(path: str = "") -> Response:
-        """Return the answer of the engine's process."""
+        """Return the response of the server's process."""
         if request.path.startswith(FOR_PROGRAMS):
             return proxy.stream(request)
         return proxy.answer(request)
@@ -73,13 +73,13 @@ def create_worker(
     app.register_blueprint(words.blueprint())
     app.add_url_rule("/vendor/plotly.min.js", "plotly", plotly_asset.answer)
     for rule in ("/", "/<path:path>"):
-        app.add_url_rule(rule, "asked", forward, methods=METHODS)
+        app.add_url_rule(rule, "forward", forward, methods=METHODS)
     app.register_error_handler(Exception, routing.answer_error)
     files = assets.StaticFiles(app.wsgi_app, static_dir(), page_modules.PAGE.find, page_sheets.SHEETS.find)
-    # the engine's process has its own guard
+    # the server's process has its own guard
     app.wsgi_app = Guard(files, None, identify, is_elsewhere=lambda path: not path.startswith(OWN))  # type: ignore[method-assign]
     return app
 
 
-def _busy(why: str) -> dict[str, Any]:
-    return {"ok": False, **refuse("busy", "server.busy", why=why).as_map()}
+def _busy(reason: str) -> dict[str, Any]:
+    return {"ok": False, **refuse("busy", "server.busy", why=reason).as_map()}

@@ -1,1 +1,1 @@
-"""A site: the page and recorded runs as plain files, which any static host serves (`kvtheater export --site`)."""
+"""Static site: the page and recorded runs as files, which any static host can serve (`kvtheater export --site`)."""

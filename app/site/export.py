@@ -1,11 +1,11 @@
-"""Files of a site: the answers of a server without a model, each under its own address.
+"""Files of a site: the responses of a server without a model, stored under their paths.
 
-index.html       the page, its addresses relative, with a preview for links
-static/          first.js: the modules of a first visit; the others, styles, vendored packages
-words/, api/     the words, the facts and the list of recordings, as files
-lessons/         recorded lessons: a transcript a language, and its runs
-runs/            every recording as a .kvtrace: shipped ones, futures of the openings, races, exhibits of the museum
-futures.json     which word leads to which recorded future
+index.html       the page with relative addresses, and a preview for links
+static/          first.js with the modules of a first visit; other modules, styles, vendored packages
+words/, api/     texts, facts and the list of recordings
+lessons/         recorded lessons: a transcript per language, and their runs
+runs/            all recordings as .kvtrace: shipped ones, futures of the openings, races, exhibits of the museum
+futures.json     recorded future of each word
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from app.ground.plain import to_json
 from app.ground.settings import ServerSettings
 from app.lessons.catalogue import Catalogue
 from app.lessons.lesson import Lesson
-from app.lessons.recording import recorded_by
+from app.lessons.recording import record_lesson
 from app.lessons.transcript import cards, write_recorded
 from app.models.model_entry import ModelEntry
 from app.models.registry import Models
@@ -41,14 +41,14 @@ from engine.model.shipped import SHIPPED
 
 RUNS = "runs"
 LESSONS = "lessons"
-OPENING = "opening-"  # and its language: what an opening's recording is called
+OPENING = "opening-"  # prefix of an opening's recording, followed by the language
 FUTURES = "futures.json"
-PICTURE = "preview.png"  # below static/: 1200 × 630, for previews of links
-_SERVER_ONLY = ("bench", "scale", "lessons", "recordings", "socket.io-client")  # or under runs/
+PICTURE = "preview.png"  # below static/; 1200 × 630 pixels, for previews of links
+_SERVER_ONLY = ("bench", "scale", "lessons", "recordings", "socket.io-client")  # folders that a site lacks
 _SOCKETS = re.compile(r'\s*<script src="static/vendor/socket\.io[^>]*></script>')
 _MARK = '<meta name="kvtheater-site" id="kvtheater-site" content="1" />'
 _PRELOAD = re.compile(r'\s*<link rel="modulepreload"[^>]*>')
-_FORK = re.compile(r"-fork-\d+\.kvtrace$")  # those of a site are under runs/
+_FORK = re.compile(r"-fork-\d+\.kvtrace$")  # a site has its futures under runs/ instead
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'"
@@ -58,11 +58,11 @@ Say = Callable[[str], None]
 
 
 def write_site(folder: Path, model: LoadedModel, base: str, say: Say) -> None:
-    """Write the site into `folder`, which must not exist or be empty.
+    """Write the site into `folder`, which must be empty or not exist.
 
     Args:
-        model: the bundled model, which computes the runs that the page would request from a server.
-        base: the address that the site will have, for the picture of link previews; "" leaves it relative.
+        model: the bundled model, which computes the recorded runs.
+        base: the site's URL, for the picture of link previews; "": the picture's address is relative.
         say: called with each stage.
 
     Raises:
@@ -83,7 +83,7 @@ def write_site(folder: Path, model: LoadedModel, base: str, say: Say) -> None:
 
 
 def is_site(folder: Path) -> bool:
-    """Return whether a folder holds a site that was written here, and may be replaced by one."""
+    """Return whether the folder is a site that this module wrote, and may be replaced by one."""
     try:
         return _MARK in (folder / "index.html").read_text(encoding="utf-8") and (folder / FUTURES).is_file()
     except (OSError, UnicodeDecodeError):
@@ -105,7 +105,7 @@ def write_page(folder: Path, base: str) -> None:
 
 
 def write_futures(folder: Path, model: LoadedModel) -> None:
-    """Write the futures of every opening, and the list of them."""
+    """Write the futures of every opening, and their list."""
     futures: list[Future] = []
     for path in traces_in(static_dir() / "recordings"):
         if path.stem.startswith(OPENING):
@@ -114,9 +114,9 @@ def write_futures(folder: Path, model: LoadedModel) -> None:
 
 
 def write_lessons(folder: Path, lessons: Sequence[Lesson]) -> None:
-    """Record lessons on the shipped models, and write the list of them."""
+    """Record the lessons that need shipped models only, and write their list."""
     shipped = [lesson for lesson in lessons if set(lesson.models) <= SHIPPED.keys()]
-    found = [recorded for lesson in shipped for recorded in recorded_by(lesson, lesson.languages)]
+    found = [recorded for lesson in shipped for recorded in record_lesson(lesson, lesson.languages)]
     for recorded in found:
         write_recorded(recorded, folder / LESSONS)
     listed = cards([recorded.transcript for recorded in found])
@@ -133,15 +133,15 @@ def _write_static(folder: Path) -> None:
         target.write_bytes(assets.served(path))
     write_modules(folder)
     for link in SHEETS.links("index"):
-        if made := SHEETS.find(link.name):
-            (folder / link.name).write_bytes(made[1](False))
-    if plotly := script_path():  # without it the page shows a note in place of charts
+        if sheet := SHEETS.find(link.name):
+            (folder / link.name).write_bytes(sheet[1](False))
+    if plotly := script_path():  # without it the page shows a note instead of charts
         (folder.parent / "vendor").mkdir()
         shutil.copyfile(plotly, folder.parent / "vendor/plotly.min.js")
 
 
 def _write_answers(folder: Path, base: str) -> None:
-    """Write the answers of a recordings-only server as files."""
+    """Write the responses of a recordings-only server as files."""
     client = create_app(Models(ModelEntry(None)), ServerSettings()).test_client()
     page = client.get("/").get_data(as_text=True)
     (folder / "index.html").write_text(site_page(page, base), encoding="utf-8")
@@ -153,7 +153,7 @@ def _write_answers(folder: Path, base: str) -> None:
 
 
 def site_page(page: str, base: str) -> str:
-    """Return the served page as a site's: relative addresses, no sockets, a policy, and what previews of links show."""
+    """Convert the served page to a site's: without sockets, with a security policy and a link preview."""
     picture = urljoin(base, f"static/{PICTURE}") if base else f"static/{PICTURE}"
     head = [
         _MARK,

@@ -1,4 +1,4 @@
-"""Recorded runs of a site, for clicks that would start a run on a server; the page labels them as recorded."""
+"""Recorded runs of a site, in place of runs that a click starts on a server. The page labels them as recorded."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ LANES = ("none", "contiguous", "paged", "concat", "dynamic", "static")
 DRAFTS = ("undrafted", "ngram", "draft-model")  # lanes of its set of drafts
 # lanes of its last set, by the names of their models
 SIBLINGS = ("bundled-mha", "bundled-gqa", "bundled-mqa", "bundled-hybrid")
-FIRST_STEPS = 4  # first steps of an opening whose tokens have alternatives with futures
-WORDS = 3  # most probable alternatives per step
-IN_FAN = 5  # alternatives in the step that the opening asks about
+FIRST_STEPS = 4  # first steps of an opening whose alternatives have futures
+WORDS = 3  # most probable alternatives of such a step
+IN_FAN = 5  # alternatives in the step of the opening's question
 FUTURE = 24  # steps of a future
 RACE = "moon"  # scene with the prompt of the race
 RACE_TOKENS = 64
 
 
 class Future(Struct, frozen=True, kw_only=True):
-    """Run in which a sequence gets another word, and the id of its recording."""
+    """Run in which a word of a sequence is replaced, and the id of its recording."""
 
     of: str
     record: int
@@ -61,7 +61,7 @@ def record_futures(model: LoadedModel, path: Path, name: str, folder: Path) -> l
 
 
 def record_future(model: LoadedModel, log: TraceReader, future: Future, steps: int, path: Path) -> None:
-    """Rerun `log` up to the record of the future, and continue for `steps` steps with its word."""
+    """Rerun `log` up to the record of the future, then continue with its word for `steps` steps."""
     config = msgspec.convert(log.header.engine, EngineConfig)
     capture = CaptureRequest(layers=[_captured_layer(log)], only=True)
     change = TokenChange(seq_id=future.seq, token_id=future.token_id)
@@ -71,14 +71,14 @@ def record_future(model: LoadedModel, log: TraceReader, future: Future, steps: i
 
 
 def play(engine: Engine, steps: int | None) -> None:
-    """Run `steps` steps; None: until everything has finished."""
+    """Run `steps` steps; None: until all requests have finished."""
     while engine.has_unfinished() and (steps is None or steps > 0):
         engine.step()
         steps = None if steps is None else steps - 1
 
 
 def fan(log: TraceReader) -> tuple[int, Output]:
-    """Return the record before B arrives in which the token of A had the lowest probability, and its candidates.
+    """Return the record before B arrives with the least probable token of A, and its output.
 
     core/film.js has the same rule for the page.
     """
@@ -86,7 +86,7 @@ def fan(log: TraceReader) -> tuple[int, Output]:
 
 
 def record_races(model: LoadedModel, language: str, folder: Path) -> None:
-    """Record the same prompt under every strategy, and on each of the sibling models."""
+    """Record the same prompt with every strategy, with every kind of drafts, and on each sibling model."""
     scene = next(preset for preset in PRESETS if preset.id == RACE)
     sampling = SamplingParams(**scene.sampling | {"max_tokens": RACE_TOKENS})
     prompts = prompts_of("presets", RACE, language)
@@ -109,7 +109,7 @@ def _record_lane(model: LoadedModel, config: EngineConfig, request: RequestSpec,
 
 
 def record_exhibits(model: LoadedModel, language: str, folder: Path) -> None:
-    """Record each exhibit of the museum, healthy and with its fault."""
+    """Record each exhibit of the museum, with and without its fault."""
     for exhibit in EXHIBITS:
         for lane in ("healthy", "faulty"):
             path = folder / f"museum-{exhibit.id.replace('_', '-')}-{language}-{lane}{SUFFIX}"
@@ -152,5 +152,5 @@ def _words(log: TraceReader) -> Iterator[tuple[int, int, int]]:
     """Yield record, sequence and token of the most probable words of A in its first steps, and in the fan."""
     least_sure = fan(log)
     for index, output in sorted(dict([*_outputs_of_a(log)[:FIRST_STEPS], least_sure]).items()):
-        most = IN_FAN if index == least_sure[0] else WORDS
-        yield from ((index, output.seq_id, word.token_id) for word in output.top[:most])
+        count = IN_FAN if index == least_sure[0] else WORDS
+        yield from ((index, output.seq_id, word.token_id) for word in output.top[:count])

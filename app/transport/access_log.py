@@ -22,7 +22,7 @@ from typing import IO, Any, Self
 from urllib.parse import urlsplit
 
 ACCESS = "kvtheater.access"  # key in a request's environment: dict with fields for its line
-# client: the name of its API key; token counts are of the whole request
+# client: name of the API key; token counts: of the whole request
 FIELDS = ("client", "request_id", "model", "theater", "prompt_tokens", "cached_tokens", "completion_tokens")
 STANDARD_OUTPUT = "-"
 MAX_WAITING = 10_000  # queued lines; further lines are lost, and the next written line states their number
@@ -43,7 +43,7 @@ class AccessLog:
     """Access log, written on a separate thread so that a slow disk or a full pipe delays no request."""
 
     def __init__(self, out: IO[str], secret: Sequence[str] = (), owned: bool = False) -> None:
-        """Open the log. `secret`: folders whose paths are not logged. `owned`: `close` also closes `out`."""
+        """Open the log. `secret`: folders below which paths are not logged. `owned`: `close` also closes `out`."""
         self._out, self._secret, self._owned = out, tuple(secret), owned
         self._lines: queue.Queue[str | None] = queue.Queue(MAX_WAITING)
         self._num_lost = 0
@@ -63,30 +63,30 @@ class AccessLog:
         descriptor = os.open(os.path.expanduser(where), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         return cls(os.fdopen(descriptor, "a", encoding="utf-8"), secret, owned=True)
 
-    def note(
+    def record(
         self,
         environ: Mapping[str, Any] | None,
         *,
-        began: float,
+        started_at: float,
         seconds: float,
         status: int | None,
         num_bytes: int,
-        gone: bool = False,
+        disconnected: bool = False,
     ) -> None:
         """Log a request. May be called on any thread. `RequestObserver` describes the arguments."""
         line: dict[str, str | int | float | None] = {
-            "time": datetime.fromtimestamp(began, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "time": datetime.fromtimestamp(started_at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "method": environ["REQUEST_METHOD"][:MAX_TEXT] if environ else None,
             "path": self._path(environ) if environ else None,
             "status": status,
             "bytes": num_bytes,
             "seconds": round(seconds, 6),
         }
-        if gone:
+        if disconnected:
             line["gone"] = True
-        noted = (environ or {}).get(ACCESS, {})
+        added = (environ or {}).get(ACCESS, {})
         for field in FIELDS:
-            value = noted.get(field)
+            value = added.get(field)
             if isinstance(value, str):
                 line[field] = value[:MAX_TEXT]
             elif isinstance(value, int) and not isinstance(value, bool):
@@ -100,7 +100,7 @@ class AccessLog:
             self._num_lost += 1
 
     def close(self) -> None:
-        """Write the queued lines, waiting at most CLOSE_SECONDS for each of queue and thread."""
+        """Write the queued lines and end the thread. Waits at most CLOSE_SECONDS for each."""
         try:
             self._lines.put(None, timeout=CLOSE_SECONDS)
         except queue.Full:

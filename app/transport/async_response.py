@@ -1,4 +1,4 @@
-"""Streamed responses: a greenlet, not a thread, waits for the pieces of the body."""
+"""Streamed responses, for whose pieces a greenlet waits instead of a thread."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ class AsyncResponse:
     def __iter__(self) -> Iterator[bytes]:
         raise NotImplementedError
 
-    def gone(self) -> None:
-        """Handle the disconnection of the client, which reads nothing further."""
+    def on_disconnect(self) -> None:
+        """Handle the disconnection of the client."""
         raise NotImplementedError
 
     def close(self) -> None:
         """End the response, finished or abandoned."""
 
 
-def watch(environ: dict[str, Any], gone: Callable[[], None]) -> Any:
-    """Return a greenlet that calls `gone` when the client of a request disconnects. Kill it after the response.
+def watch(environ: dict[str, Any], on_disconnect: Callable[[], None]) -> Any:
+    """Return a greenlet that calls `on_disconnect` when the client disconnects. The caller kills it after the response.
 
-    The greenlet ends by itself if the client sends more data, which is a pipelined request.
+    The greenlet ends by itself if the client sends a pipelined request.
     """
     connection = environ.get(CONNECTION)
-    return None if connection is None else gevent.spawn(_watch, connection, gone)
+    return None if connection is None else gevent.spawn(_watch, connection, on_disconnect)
 
 
-def _watch(connection: HttpConnection, gone: Callable[[], None]) -> None:
-    left = None
-    while left is None:
+def _watch(connection: HttpConnection, on_disconnect: Callable[[], None]) -> None:
+    has_disconnected = None
+    while has_disconnected is None:
         try:
-            left = not connection.socket.recv(1, socket.MSG_PEEK)
+            has_disconnected = not connection.socket.recv(1, socket.MSG_PEEK)
         except TimeoutError:  # the timeout of the socket
             continue
         except OSError:
-            left = True
-    if left:
-        connection.is_left = True
-        gone()
+            has_disconnected = True
+    if has_disconnected:
+        connection.has_disconnected = True
+        on_disconnect()

@@ -1,4 +1,4 @@
-"""Socket.IO server: events go to workers, messages to clients from any thread, within limits per client."""
+"""Socket.IO server. Workers handle events, and any thread may send messages, within limits per client."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from socketio import Manager
 
 from app.ground.limits import Limits
 from app.transport.hub import Hub, Workers
-from app.transport.intake import Client, Intake
-from app.transport.outbox import Ledger, Outbox
-from app.transport.packets import NAMESPACE, RELAYED, Message, Shared, packed_ack, packed_event
+from app.transport.outbox import Outbox, UnsentBytes
+from app.transport.packets import NAMESPACE, RELAYED, Message, SharedPacket, packed_ack, packed_event
+from app.transport.pending_events import Client, PendingEvents
 from app.transport.pings import task
 from app.transport.polling import Polling
 from app.transport.websocket import WebSocket
@@ -35,21 +35,21 @@ Acknowledged = Callable[[str], None]  # called with the recipient's id
 Sent = Callable[[float], None]  # called with the duration in seconds
 
 
-def _nothing() -> None: ...
+def _no_op() -> None: ...
 
 
 class Answer(NamedTuple):
-    """Result of a handler: an acknowledgement, perhaps in the future, and a callback."""
+    """Result of a handler: an acknowledgement or its future, and a callback."""
 
     ack: Ack | Future[Ack]
-    then: Callable[[], None] = _nothing  # called after the acknowledgement is queued, before anything else
+    then: Callable[[], None] = _no_op  # called after the acknowledgement is queued, before any other message
 
 
 Handler = Callable[[str, tuple[Any, ...]], Ack | Answer]  # called with a client's id and an event's arguments
 
 
 class RemoteClients(Protocol):
-    """Clients that are connected to other processes. On the hub thread only."""
+    """Clients of other processes. On the hub thread only."""
 
     def has(self, sid: str) -> bool: ...
 
@@ -74,14 +74,14 @@ class Clients:
         self._hub, self._limits = hub, limits
         self._ids = itertools.count(1)
         self._clients: dict[str, Client] = {}  # by Socket.IO id
-        self._intake = Intake(limits)
+        self._pending = PendingEvents(limits)
         self._handlers: dict[str, Handler] = {}
         self.remote: RemoteClients | None = None
         self._workers: Workers | None = None
-        self.come: Callable[[str, Mapping[str, Any]], None] = lambda sid, environ: None
-        self.gone: Callable[[str], None] = lambda sid: None
+        self.on_connect: Callable[[str, Mapping[str, Any]], None] = lambda sid, environ: None
+        self.on_disconnect: Callable[[str], None] = lambda sid: None
         self._guest_of: Callable[[Mapping[str, Any]], Hashable | None] = lambda _: None
-        self._to_greet: deque[tuple[float, str]] = deque()  # sessions without a client yet, with their deadlines
+        self._unconnected: deque[tuple[float, str]] = deque()  # new sessions, with their deadlines to connect
         self._watcher: gevent.Greenlet | None = None
         self._groups: dict[Hashable, set[Client]] = {}  # by guest
         self._sessions: dict[Hashable, list[str]] = {}  # Engine.IO ids by guest, newest last
@@ -92,7 +92,7 @@ class Clients:
             serializer=packets,
             client_manager=self._manager,
             manage_session=False,
-            cors_allowed_origins=[],  # the guard checks origins
+            cors_allowed_origins=[],  # app/server/security.py checks origins
             max_http_buffer_size=max_message_bytes,
             http_compression=False,  # compressing a batch takes longer on the hub thread than sending it
             ping_timeout=PING_TIMEOUT,
@@ -102,16 +102,16 @@ class Clients:
         app.wsgi_app = Polling(app.wsgi_app, limits, max_message_bytes)  # type: ignore[method-assign]
         server = self._socketio.server
         self._engine = server.eio
-        self._ledger = Ledger(limits)
+        self._unsent = UnsentBytes(limits)
         self._engine._async = {
             **self._engine._async,
             "websocket": WebSocket,
-            "queue": partial(Outbox, self._ledger),
+            "queue": partial(Outbox, self._unsent),
             "thread": task,
         }
         self._dispatch, self._greet = server._handle_eio_message, server._handle_eio_connect
-        self._engine.on("message", self._take)
-        self._engine.on("connect", self._came)
+        self._engine.on("message", self._on_message)
+        self._engine.on("connect", self._on_session)
 
     def begin(self, workers: Workers) -> None:
         """Set the workers, on the hub thread, before the first client."""
@@ -120,107 +120,110 @@ class Clients:
     @property
     def waiting_bytes(self) -> int:
         """Unsent bytes of all clients."""
-        return self._ledger.total
+        return self._unsent.total
 
-    def on_freed(self, freed: Callable[[int], None]) -> None:
-        """Set `freed(num_bytes)`, a callback on the hub thread for released memory."""
-        self._ledger.freed = freed
+    def on_freed(self, callback: Callable[[int], None]) -> None:
+        """Set a callback on the hub thread that gets the number of bytes of released memory."""
+        self._unsent.on_freed = callback
 
     def __len__(self) -> int:
         return len(self._clients)
 
     def on(self, event: str, handle: Handler, busy: Callable[[str], Ack], answer_bytes: int = 0) -> None:
-        """Register `handle(sid, arguments)` for an event; it runs on a worker.
+        """Register `handle(sid, arguments)` for an event. It runs on a worker.
 
-        `busy(why)`: returns the acknowledgement for a client with too many pending events. `answer_bytes`: maximum size
-        of a large acknowledgement. The handler of `*` receives all other events, with the name as first argument.
+        `busy(reason)` returns the acknowledgement for a client with too many pending events. `answer_bytes`: maximum
+        size of a large acknowledgement. The handler of `*` gets all other events, with the name as first argument.
         """
         self._handlers[event] = handle
 
-        def taken(*arguments: Any) -> Ack | None:
+        def on_event(*arguments: Any) -> Ack | None:
             sid = _sid()
             *rest, size = arguments
             client = self._clients.get(sid)
             if client is None or self._workers is None:
                 return None
-            if why := self._intake.take(client, size, answer_bytes):
-                return busy(why)
+            if reason := self._pending.accept(client, size, answer_bytes):
+                return busy(reason)
             try:
-                ack, then = self._carried_out(handle, sid, tuple(rest))
+                ack, then = self._execute(handle, sid, tuple(rest))
                 gevent.get_hub().loop.run_callback(then)  # after the acknowledgement is queued
                 return ack
             finally:
-                self._intake.done(client, size, answer_bytes)
-                if sid not in self._clients:
-                    self.gone(sid)  # it disconnected meanwhile, for example while it became a viewer
+                self._pending.done(client, size, answer_bytes)
+                if sid not in self._clients:  # the client disconnected meanwhile, for example while it became a viewer
+                    self.on_disconnect(sid)
 
-        self._socketio.on_event(event, taken)
+        self._socketio.on_event(event, on_event)
 
     def handle_remote(self, sid: str, message: bytes) -> tuple[bytes | None, Callable[[], None]]:
         """Handle an event of a client of another process. Called on a greenlet.
 
-        Returns the packet of the acknowledgement (None: not requested), and a callback for after it was sent.
+        Returns the packet of the acknowledgement (None: not requested), and a callback to call after it was sent.
         """
         event = Message(encoded_packet=message)
         name, *arguments, _ = event.data
         handle = self._handlers.get(name) if isinstance(name, str) else None
-        given = (name, *arguments) if handle is None or name == "*" else tuple(arguments)
-        ack, then = self._carried_out(handle or self._handlers["*"], sid, given)
+        with_name = (name, *arguments) if handle is None or name == "*" else tuple(arguments)
+        ack, then = self._execute(handle or self._handlers["*"], sid, with_name)
         return (None if event.id is None else packed_ack(ack, event.id)), then
 
     def forward_events(
-        self, take: Callable[[str, bytes, Callable[[], None]], None], busy: Callable[[str], Ack]
+        self, forward: Callable[[str, bytes, Callable[[], None]], None], busy: Callable[[str], Ack]
     ) -> None:
         """Forward all events to another process.
 
-        `take(sid, message, over)` is called on the hub thread, and calls `over` after the answer was delivered.
+        `forward(sid, message, on_handled)` is called on the hub thread. It calls `on_handled` after the acknowledgement
+        was delivered.
         """
 
-        def taken(message: bytes, number: int | None) -> None:
+        def on_event(message: bytes, number: int | None) -> None:
             sid, size = _sid(), len(message)
             client = self._clients.get(sid)
             if client is None:
                 return
-            if why := self._intake.take(client, size):
+            if reason := self._pending.accept(client, size):
                 if number is not None:
-                    self.deliver(packed_ack(busy(why), number), [sid])
+                    self.deliver(packed_ack(busy(reason), number), [sid])
             else:
-                take(sid, message, partial(self._intake.done, client, size))
+                forward(sid, message, partial(self._pending.done, client, size))
 
-        self._socketio.on_event(RELAYED, taken)
+        self._socketio.on_event(RELAYED, on_event)
 
-    def _carried_out(self, handle: Handler, sid: str, arguments: tuple[Any, ...]) -> tuple[Ack, Callable[[], None]]:
+    def _execute(self, handle: Handler, sid: str, arguments: tuple[Any, ...]) -> tuple[Ack, Callable[[], None]]:
         assert self._workers is not None
         found = self._workers.do(handle, sid, arguments)
         answer = found if isinstance(found, Answer) else Answer(found)
         ack = self._hub.wait_for(answer.ack) if isinstance(answer.ack, Future) else answer.ack
         return ack, answer.then
 
-    def on_connections(self, come: Callable[[str, Mapping[str, Any]], None], gone: Callable[[str], None]) -> None:
+    def on_connections(
+        self, on_connect: Callable[[str, Mapping[str, Any]], None], on_disconnect: Callable[[str], None]
+    ) -> None:
         """Set callbacks, which run on the hub thread.
 
-        `come(sid, environ)` is called for a new client, with the environment of its request; `gone(sid)` after it
-        disconnected, and again after each of its pending events.
+        `on_connect(sid, environ)` is called for a new client, with the environment of its request. `on_disconnect(sid)`
+        is called after the client disconnected, and again after each of its pending events.
         """
 
-        def came(*_: Any) -> None:
+        def connect(*_: Any) -> None:
             sid = _sid()
             engine_sid = self._manager.eio_sid_from_sid(sid, NAMESPACE)
             socket = self._engine.sockets[engine_sid]
             client = self._clients[sid] = Client(socket.queue, self._group(flask.request.environ))
             client.outbox.on_give_up = lambda: gevent.get_hub().loop.run_callback(self._drop, engine_sid)
-            come(sid, flask.request.environ)
+            on_connect(sid, flask.request.environ)
 
-        def went(*_: Any) -> None:
+        def disconnect(*_: Any) -> None:
             sid = _sid()
             if client := self._clients.pop(sid, None):
                 client.outbox.close()
                 client.group.discard(client)
-            gone(sid)
+            on_disconnect(sid)
 
-        self.come, self.gone = come, gone
-        self._socketio.on_event("connect", came)
-        self._socketio.on_event("disconnect", went)
+        self.on_connect, self.on_disconnect = on_connect, on_disconnect
+        self._socketio.on_event("connect", connect)
+        self._socketio.on_event("disconnect", disconnect)
 
     def emit(
         self,
@@ -232,22 +235,22 @@ class Clients:
     ) -> None:
         """Queue an event for clients. May be called on any thread. The event is encoded once for all clients.
 
-        `acknowledged` requests acknowledgements; it is called with the id of each client that acknowledges. `sent` is
+        `acknowledged` requests acknowledgements. It is called with the id of each client that acknowledges. `sent` is
         called with the seconds until the event was written to all reachable clients. Both run on the hub thread.
         """
         number = next(self._ids) if acknowledged else None
         packed = packed_event(event, data, number)
-        chosen = list(sids)
+        recipients = list(sids)
 
         def queue() -> None:
             remote = self.remote
-            away = {sid for sid in chosen if remote.has(sid)} if remote else set()
-            if remote is None or not away:
-                self.deliver(packed, chosen, number, acknowledged, sent)
+            remote_sids = {sid for sid in recipients if remote.has(sid)} if remote else set()
+            if remote is None or not remote_sids:
+                self.deliver(packed, recipients, number, acknowledged, sent)
                 return
             slowest = Slowest(2, sent) if sent else None
-            remote.deliver(packed, away, number, acknowledged, slowest)
-            self.deliver(packed, [sid for sid in chosen if sid not in away], number, acknowledged, slowest)
+            remote.deliver(packed, remote_sids, number, acknowledged, slowest)
+            self.deliver(packed, [sid for sid in recipients if sid not in remote_sids], number, acknowledged, slowest)
 
         self._hub.call(queue)
 
@@ -271,7 +274,7 @@ class Clients:
         sent: Sent | None = None,
     ) -> None:
         """Queue a packet for the clients of this process among `sids`. On the hub thread."""
-        packet, began = Shared(packed), time.monotonic()
+        packet, start = SharedPacket(packed), time.monotonic()
         for sid in sids:
             engine_sid = self._manager.eio_sid_from_sid(sid, NAMESPACE)
             if engine_sid is None or sid not in self._clients:
@@ -279,11 +282,11 @@ class Clients:
             if acknowledged and number is not None:
                 self._manager.expect(sid, number, acknowledged)
             self._engine.send_packet(engine_sid, packet)
-        if sent is not None:  # run after the callbacks that wake the writers
-            gevent.get_hub().loop.run_callback(lambda: sent(time.monotonic() - began))
+        if sent is not None:  # runs after the callbacks that wake the writers
+            gevent.get_hub().loop.run_callback(lambda: sent(time.monotonic() - start))
 
     def drop(self, sid: str) -> None:
-        """End a client's session soon, so that it reconnects. On the hub thread."""
+        """End a client's session, so that it reconnects. Returns before the end. On the hub thread."""
         if engine_sid := self._manager.eio_sid_from_sid(sid, NAMESPACE):
             gevent.get_hub().loop.run_callback(self._drop, engine_sid)
 
@@ -295,12 +298,12 @@ class Clients:
     def limit_guests(self, guest_of: Callable[[Mapping[str, Any]], Hashable | None]) -> None:
         """Limit the sessions of each guest to `Limits.sessions_of_one`.
 
-        `guest_of(environ)`: returns the guest of a new session; None: not limited.
+        `guest_of(environ)` returns the guest of a new session, or None if it is not limited.
         """
         self._guest_of = guest_of
 
-    def _came(self, engine_sid: str, environ: dict[str, Any]) -> Any:
-        """Begin a session. Beyond the limit the oldest polling session is ended, since it may be abandoned."""
+    def _on_session(self, engine_sid: str, environ: dict[str, Any]) -> Any:
+        """Begin a session. Above the limit, the oldest polling session is ended, since it may be abandoned."""
         sockets = self._engine.sockets
         if len(sockets) > self._limits.sessions:
             polling = (sid for sid, socket in sockets.items() if socket.queue.web_socket is None and sid != engine_sid)
@@ -309,18 +312,18 @@ class Clients:
                 return False
             self._drop(oldest)
         if (guest := self._guest_of(environ)) is not None:
-            self._make_way(guest, engine_sid)
-        self._to_greet.append((time.monotonic() + self._limits.greet_seconds, engine_sid))
+            self._add_session(guest, engine_sid)
+        self._unconnected.append((time.monotonic() + self._limits.greet_seconds, engine_sid))
         if self._watcher is None:
-            self._watcher = gevent.spawn(self._end_silent)
+            self._watcher = gevent.spawn(self._end_unconnected)
         return self._greet(engine_sid, environ)
 
-    def _make_way(self, guest: Hashable, engine_sid: str) -> None:
-        """End a guest's oldest sessions beyond the limit. A phone that changes networks leaves old sessions behind."""
+    def _add_session(self, guest: Hashable, engine_sid: str) -> None:
+        """Add a guest's session, and end its oldest ones above the limit, such as those left by a change of network."""
         sockets = self._engine.sockets
         if len(self._sessions) > self._limits.sessions:
             self._sessions = {
-                one: left for one, sids in self._sessions.items() if (left := [s for s in sids if s in sockets])
+                one: open for one, sids in self._sessions.items() if (open := [s for s in sids if s in sockets])
             }
         sids = [*(sid for sid in self._sessions.get(guest, []) if sid in sockets), engine_sid]
         for oldest in sids[: -self._limits.sessions_of_one]:
@@ -328,7 +331,7 @@ class Clients:
         self._sessions[guest] = sids[-self._limits.sessions_of_one :]
 
     def _group(self, environ: Mapping[str, Any]) -> set[Client] | None:
-        """Return the group of clients of a session's guest; None if guests are not distinguished."""
+        """Return the clients of a session's guest; None if the session is not limited."""
         guest = self._guest_of(environ)
         if guest is None:
             return None
@@ -336,25 +339,25 @@ class Clients:
             self._groups = {one: group for one, group in self._groups.items() if group}
         return self._groups.setdefault(guest, set())
 
-    def _end_silent(self) -> None:
+    def _end_unconnected(self) -> None:
         """End the sessions whose clients do not connect before the deadline."""
-        while self._to_greet:
-            at, engine_sid = self._to_greet[0]
+        while self._unconnected:
+            at, engine_sid = self._unconnected[0]
             gevent.sleep(max(0.0, at - time.monotonic()))
-            self._to_greet.popleft()
+            self._unconnected.popleft()
             if self._manager.sid_from_eio_sid(engine_sid, NAMESPACE) is None:
                 self._drop(engine_sid)
         self._watcher = None
 
-    def _take(self, engine_sid: str, data: Any) -> None:
+    def _on_message(self, engine_sid: str, data: Any) -> None:
         """Handle a message. A client whose message is not a Socket.IO packet is disconnected."""
-        socket, began = self._engine.sockets.get(engine_sid), time.thread_time()
+        socket, start = self._engine.sockets.get(engine_sid), time.thread_time()
         try:
             self._dispatch(engine_sid, data)
         except Exception:
             gevent.get_hub().loop.run_callback(self._drop, engine_sid)
         if socket is not None:
-            socket.queue.pace.spend(time.thread_time() - began)
+            socket.queue.allowance.spend(time.thread_time() - start)
 
     def _drop(self, engine_sid: str) -> None:
         socket = self._engine.sockets.get(engine_sid)
@@ -368,10 +371,10 @@ class Clients:
 
 
 class Slowest:
-    """Callback that is called once per part, and reports the longest duration after the last call."""
+    """Callback that is called `count` times with a duration, and reports the longest one after the last call."""
 
-    def __init__(self, parts: int, report: Sent) -> None:
-        self._left, self._report, self._longest = parts, report, 0.0
+    def __init__(self, count: int, report: Sent) -> None:
+        self._left, self._report, self._longest = count, report, 0.0
 
     def __call__(self, seconds: float) -> None:
         self._left -= 1
@@ -387,7 +390,7 @@ class _Manager(Manager):  # type: ignore[misc]
         self.callbacks.setdefault(sid, {})[number] = acknowledged
 
     def trigger_callback(self, sid: str, id: Any, data: Any) -> None:
-        """Handle an acknowledgement; an unexpected one is ignored."""
+        """Handle an acknowledgement. Ignores an unexpected one."""
         acknowledged = self.callbacks.get(sid, {}).pop(id, None)
         if acknowledged is not None:
             acknowledged(sid)

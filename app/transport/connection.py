@@ -1,4 +1,4 @@
-"""HTTP connection: limits on the time and size of a request's head, and on the number of waiting heads."""
+"""HTTP connection, with limits on the time and size of a request's head, and on the number of waiting heads."""
 
 from __future__ import annotations
 
@@ -29,24 +29,25 @@ class HeadTooLarge(ValueError):
 class RequestObserver(Protocol):
     """Observer of finished requests. Called on the hub thread, so it must not block."""
 
-    def note(
+    def record(
         self,
         environ: Mapping[str, Any] | None,
         *,
-        began: float,
+        started_at: float,
         seconds: float,
         status: int | None,
         num_bytes: int,
-        gone: bool,
+        disconnected: bool,
     ) -> None:
         """Record a request.
 
         Args:
             environ: environment of the request; None: its head could not be read.
-            began: seconds since 1970.
-            status: None: no response was started.
+            started_at: start of the request, in seconds since 1970.
+            seconds: duration of the request.
+            status: HTTP status; None: no response was started.
             num_bytes: bytes sent, including the head.
-            gone: whether the client disconnected before the end.
+            disconnected: whether the client disconnected before the end.
         """
 
 
@@ -58,7 +59,7 @@ class WaitingHeads:
         self._waiting: dict[HttpConnection, None] = {}
 
     def add(self, connection: HttpConnection) -> None:
-        """Add a connection. Beyond the limit the oldest is closed: browsers send requests without delay."""
+        """Add a connection. Above the limit, close the oldest, since browsers send their requests without delay."""
         self._waiting[connection] = None
         if len(self._waiting) > self._max_waiting:
             oldest = next(iter(self._waiting))
@@ -69,11 +70,11 @@ class WaitingHeads:
         self._waiting.pop(connection, None)
 
 
-class SafelyClosed:
-    """Wrapper that keeps gevent's handler from closing a descriptor on which a greenlet waits.
+class SafeSocket:
+    """Socket that prevents gevent's handler from closing a descriptor on which a greenlet waits.
 
-    An event-loop watcher on a closed descriptor would abort the process. `close` of the wrapped socket first wakes
-    waiting greenlets (sending to a client that does not read, or watching for its disconnection) with an error.
+    An event-loop watcher on a closed descriptor would abort the process. `close` first wakes the waiting greenlets with
+    an error: those that send to a client that does not read, or watch for its disconnection.
     """
 
     def __init__(self, sock: Any) -> None:
@@ -98,7 +99,7 @@ class SafelyClosed:
         return count
 
     def close(self) -> None:
-        """Read pending input and close. Unread input would reset the connection, which loses the last output."""
+        """Read pending input and close. Unread input would reset the connection, and the last output would be lost."""
         with contextlib.suppress(OSError):
             self._green.settimeout(0.0)
             self._green.recv(16 * 1024)
@@ -109,7 +110,7 @@ class SafelyClosed:
 
 
 class HttpConnection(WSGIHandler):  # type: ignore[misc]
-    """gevent connection with limits on a request's head. A web socket can take it over."""
+    """gevent connection with limits on a request's head. A WebSocket can take it over."""
 
     limits: ClassVar[Limits]
     heads: ClassVar[WaitingHeads]
@@ -122,15 +123,15 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         self._timer: Any = None
         self._environ: dict[str, Any] | None = None  # the request's environment; None before its head is read
         self._is_taken_over = False
-        self.is_left = False  # the client disconnected during a response
-        self._held: bytearray | None = None  # data to send together with the next piece
+        self.has_disconnected = False  # whether the client disconnected during a response
+        self._buffer: bytearray | None = None  # data to send together with the next piece
         self._rest = b""  # unsent rest of a piece
-        super().__init__(SafelyClosed(sock), address, server)
+        super().__init__(SafeSocket(sock), address, server)
 
     def handle(self) -> None:
         with contextlib.suppress(OSError):  # the client disconnected before the error was sent
             super().handle()
-        self._head_is_here()
+        self._end_head()
         self.environ = self._environ = None  # break reference cycles
 
     def handle_one_request(self) -> Any:
@@ -141,19 +142,19 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
     def read_requestline(self) -> str:
         self.heads.add(self)
         self._environ = None
-        self._within(self.limits.idle_seconds)
+        self._start_timer(self.limits.idle_seconds)
         if self.rfile.peek(1):
-            self._within(self.limits.head_seconds)
+            self._start_timer(self.limits.head_seconds)
         line: str = super().read_requestline()
         return line
 
     def read_request(self, raw_requestline: str) -> bool:
-        good: bool = super().read_request(raw_requestline)
-        self._head_is_here()
-        return good
+        is_valid: bool = super().read_request(raw_requestline)
+        self._end_head()
+        return is_valid
 
     def MessageClass(self, *_: Any) -> Any:
-        """Read all headers, within the limit, before they are parsed."""
+        """Read and parse the headers, whose size is limited."""
         head = bytearray()
         while (line := self.rfile.readline(self.limits.head_bytes + 1)).strip(b"\r\n"):
             head += line
@@ -172,23 +173,23 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
 
     def _write_with_headers(self, data: bytes) -> None:
         """Send the head and the first piece with one system call."""
-        self._held = bytearray()
+        self._buffer = bytearray()
         try:
             super()._write_with_headers(data)
         finally:
-            held, self._held = self._held, None
-        self._sendall(held)
+            buffer, self._buffer = self._buffer, None
+        self._sendall(buffer)
 
     def _sendall(self, data: bytes | bytearray) -> None:
-        if self._held is None:
+        if self._buffer is None:
             super()._sendall(data)
         else:
-            self._held += data
+            self._buffer += data
 
     def send_now(self, piece: bytes) -> bool:
         """Send the next piece of a response from any greenlet, without waking the connection's greenlet.
 
-        Returns False if it could not be sent completely; `send_rest` then sends the rest.
+        Returns False if the piece could not be sent completely; `send_rest` then sends the rest.
         """
         framed = b"%x\r\n%b\r\n" % (len(piece), piece) if self.response_use_chunked else piece
         try:
@@ -210,8 +211,8 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         if rest:
             self._sendall(rest)
 
-    def taken_over(self) -> tuple[Any, Any]:
-        """Return the socket and its reader for another protocol."""
+    def take_over(self) -> tuple[Any, Any]:
+        """Return the socket and its reader, for another protocol."""
         self.close_connection = True
         self._is_taken_over = True
         return self.socket, self.rfile
@@ -226,40 +227,40 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         with contextlib.suppress(OSError, AttributeError):  # AttributeError: already closed
             self.socket.shutdown(socket.SHUT_RDWR)
 
-    def _within(self, seconds: float) -> None:
+    def _start_timer(self, seconds: float) -> None:
         if self._timer is not None:
             self._timer.close()
         self._timer = gevent.Timeout.start_new(seconds, TooSlow("the request's head did not arrive in time"))
 
-    def _head_is_here(self) -> None:
+    def _end_head(self) -> None:
         self.heads.remove(self)
         if self._timer is not None:
             self._timer.close()
             self._timer = None
 
     def _handle_client_error(self, error: Exception) -> tuple[str, bytes]:
-        """Answer a client's error without logging it."""
-        what = {TooSlow: "408 Request Timeout", HeadTooLarge: "431 Request Header Fields Too Large"}
-        status = what.get(type(error), "400 Bad Request")
+        """Return the response to a client's error, which is not logged."""
+        statuses = {TooSlow: "408 Request Timeout", HeadTooLarge: "431 Request Header Fields Too Large"}
+        status = statuses.get(type(error), "400 Bad Request")
         return status[:3], f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".encode()
 
     def log_request(self) -> None:
         """Report a finished request. Called by gevent."""
         code = self.status[:3] if self.status else ""
-        gone = bool(self.status) and not code.isdigit()  # status is then "socket error", and the code is negative
-        status = int(code) if code.isdigit() else abs(self.code) if gone and self.headers_sent else None
+        failed = bool(self.status) and not code.isdigit()  # status is then "socket error", and the code is negative
+        status = int(code) if code.isdigit() else abs(self.code) if failed and self.headers_sent else None
         for observer in self.observers:
-            observer.note(
+            observer.record(
                 self._environ,
-                began=self.time_start,
+                started_at=self.time_start,
                 seconds=self.time_finish - self.time_start,
                 status=101 if self._is_taken_over else status,
                 num_bytes=self.response_length,
-                gone=gone or self.is_left,
+                disconnected=failed or self.has_disconnected,
             )
 
     def handle_error(self, kind: Any, error: Any, traceback: Any) -> None:
-        if isinstance(error, (OSError, gevent.GreenletExit)):  # client disconnected or stalled, or the server stops
+        if isinstance(error, (OSError, gevent.GreenletExit)):  # the client disconnected or stalled, or the server stops
             self.close_connection = True
         else:
             super().handle_error(kind, error, traceback)

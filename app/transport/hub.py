@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 class Hub:
     """gevent hub in a thread.
 
-    `call` may be called on any thread at any time, `run_greenlet` on all threads but the hub's, other methods on the
-    hub thread.
+    `call` may be called on any thread at any time, `run_greenlet` on all threads except the hub's, other methods on the
+    hub thread only.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Hub:
         return threading.current_thread() is self._thread
 
     def run(self, serve: Callable[[], None]) -> None:
-        """Run the hub on this thread until `serve`, which waits cooperatively, returns."""
+        """Run the hub on this thread until `serve`, which may wait as greenlets do, returns."""
         hub = gevent.get_hub()
         with self._lock:
             self._thread, self._loop = threading.current_thread(), hub.loop
@@ -68,18 +68,18 @@ class Hub:
         """Run `do`, which may wait, in a greenlet of the hub, and return its result. Call it on other threads."""
         future: Future[T] = Future()
 
-        def carry_out() -> None:
+        def execute() -> None:
             try:
                 future.set_result(do())
             except BaseException as error:
                 future.set_exception(error)
 
-        self.call(lambda: gevent.spawn(carry_out) and None)
+        self.call(lambda: gevent.spawn(execute) and None)
         return future.result()
 
 
 class Workers:
-    """Threads for work that would block greenlets: computation, files, waits for engines. Create on the hub thread."""
+    """Threads for work that would block greenlets: computation, files, waits for engines. Created on the hub thread."""
 
     def __init__(self, count: int) -> None:
         self._pool = ThreadPool(count, gevent.get_hub())

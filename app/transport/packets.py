@@ -1,4 +1,4 @@
-"""Encoding of Socket.IO packets: msgpack, size-limited while decoding, encoded once for all recipients."""
+"""Socket.IO packets in msgpack. Their size is limited while decoding, and they are encoded once for all recipients."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Message(MsgPackPacket):  # type: ignore[misc]
             counted(pairs)
             return dict(pairs)
 
-        # an empty list takes one byte of a message, and sixty bytes of memory
+        # an empty list takes one byte in a message, but sixty bytes of memory
         bounds = {"max_array_len": MAX_ITEMS, "max_map_len": MAX_ITEMS}
         found = msgpack.unpackb(encoded_packet, list_hook=as_list, object_pairs_hook=as_map, **bounds)
         self.packet_type, self.namespace = found["type"], found["nsp"]
@@ -54,7 +54,7 @@ class Message(MsgPackPacket):  # type: ignore[misc]
 
 
 class Relayed(Message):
-    """Packet in a process that forwards events: validated here, handled by the receiver.
+    """Packet in a process that forwards events. Decoding validates it; the receiving process handles it.
 
     An event's arguments are the encoded packet and the number of the acknowledgement (None: not requested).
     """
@@ -65,8 +65,8 @@ class Relayed(Message):
             self.data, self.id = [RELAYED, bytes(encoded_packet), self.id], None
 
 
-class Shared(EnginePacket):  # type: ignore[misc]
-    """Packet for clients of both transports. The library's packet would use the first client's encoding for all."""
+class SharedPacket(EnginePacket):  # type: ignore[misc]
+    """Packet for clients of both transports. The library's class would use the first client's encoding for all."""
 
     def __init__(self, packed: bytes) -> None:
         super().__init__(MESSAGE, packed)
@@ -76,7 +76,7 @@ class Shared(EnginePacket):  # type: ignore[misc]
 
 
 def is_polled(packet: str) -> bool:
-    """Return whether a polling client's packet is valid; Engine.IO would raise on an invalid packet."""
+    """Return whether a polling client's packet is valid. Engine.IO raises an exception for an invalid one."""
     if not packet.startswith("b"):
         return CONTROL.fullmatch(packet) is not None
     try:

@@ -1,8 +1,8 @@
-"""Engine.IO pings by timers that do not keep closed sessions alive.
+"""Engine.IO pings by timers that do not keep closed sessions in memory.
 
-Engine.IO waits for a session's next ping in a task, which keeps the session alive for 25 seconds after its end: some 16
-KB per closed connection. This relies on python-engineio 4, where `Socket._send_ping` waits and then pings, and
-`_async["thread"]` is the class of tasks.
+Engine.IO waits for a session's next ping in a task, which keeps the session in memory for 25 seconds after its end:
+some 16 KB per closed connection. This module relies on python-engineio 4, where `Socket._send_ping` waits and then
+pings, and `_async["thread"]` is the class of tasks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engineio.socket import Socket
 
 
 class PingTimer:
-    """Timer for the next ping of a session, with the part of Engine.IO's task interface that it needs."""
+    """Timer for the next ping of a session, with the method of Engine.IO's tasks that Engine.IO calls."""
 
     def __init__(self, session: Socket) -> None:
         self._session, self._seconds = weakref.ref(session), session.server.ping_interval
@@ -36,8 +36,8 @@ def task(target: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[s
     return Thread(target, list(args), dict(kwargs or {}))
 
 
-def _ping(of: weakref.ref[Socket]) -> None:
-    session = of()
+def _ping(reference: weakref.ref[Socket]) -> None:
+    session = reference()
     if session is not None and not session.closing and not session.closed:
         session.last_ping = time.time()
         session.send(Packet(PING))

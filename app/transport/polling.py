@@ -1,4 +1,4 @@
-"""Requests of polling clients: bodies are read and validated before Engine.IO decodes them."""
+"""Validation of the bodies of polling clients' requests, before Engine.IO decodes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server on the hub thread: accepts connections within limits, and closes them at shutdown."""
+"""Server on the hub thread, which limits the number of connections and closes them at shutdown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.transport.clients import Clients
 from app.transport.connection import HttpConnection, RequestObserver, WaitingHeads
 from app.transport.hub import Hub, Workers
 from app.transport.packets import Message
-from app.transport.workers import OnWorkers, Refuse
+from app.transport.workers import Refuse, WorkerMiddleware
 
 DESCRIPTORS = 256  # file descriptors reserved for purposes other than connections
 FLUSH_SECONDS = 1.0  # at shutdown, for final messages to clients
@@ -42,12 +42,12 @@ class Transport:
     ) -> None:
         """Wrap the WSGI application of `app`.
 
-        `refuse`: returns the response to a refused body. `packets`: class that decodes messages.
+        `refuse` returns the response to a refused body. `packets`: class that decodes messages.
         """
         self.limits = limits
         self._observers = observers
         self.hub = Hub()
-        self._on_workers = OnWorkers(app.wsgi_app, self.hub, limits, refuse)
+        self._on_workers = WorkerMiddleware(app.wsgi_app, self.hub, limits, refuse)
         app.wsgi_app = self._on_workers  # type: ignore[method-assign]
         self.clients = Clients(app, self.hub, limits, max_message_bytes, packets)
         self._accepting = threading.Event()
@@ -106,7 +106,7 @@ class Transport:
 
 
 def _descriptors() -> int:
-    """Raise the limit of open files and sockets to 8192 where allowed, and return the limit."""
+    """Raise the limit of open files and sockets to 8192 if that is allowed, and return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 8192 if hard == resource.RLIM_INFINITY else min(8192, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

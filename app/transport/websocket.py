@@ -1,4 +1,4 @@
-"""Web socket on a connection of the server. Neither fragments nor compression can exceed the limit on a message."""
+"""WebSocket on a connection of the server. Neither fragments nor compression can exceed the limit on a message."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from wsproto.events import BytesMessage, CloseConnection, Event, Message, Ping, 
 from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import ProtocolError, generate_accept_token
 
+from app.transport.allowance import READ_SECONDS, SLICE, Allowance, TooMany
 from app.transport.connection import CONNECTION, HttpConnection
-from app.transport.pace import READ_SECONDS, SLICE, Pace, TooMany
 from app.transport.packets import CONTROL
 
 READ_BYTES = 16 * 1024
-_last: tuple[bytes, bytes] = (b"", b"")  # the last message and its frame, cached because many viewers get the same
+_last: tuple[bytes, bytes] = (b"", b"")  # the last message and its frame, cached since many viewers get the same one
 
 
 class WebSocket:
-    """Web socket for Engine.IO: called with the request, it runs `handle(self)`.
+    """WebSocket for Engine.IO. Engine.IO calls it with the request, and it runs `handle(self)`.
 
-    It accepts no extension, so messages are not compressed. Fragments are joined on arrival, and a message beyond the
-    limit closes the connection with 1009. Processor time and frames are limited too (`app.transport.pace`): too many
+    Accepts no extension, so messages are not compressed. Fragments are joined on arrival, and a message above the limit
+    closes the connection with 1009. Processor time and frames are limited too (`app.transport.allowance`): too many
     frames close the connection with 1008.
     """
 
@@ -38,7 +38,7 @@ class WebSocket:
         self._engine: Any = handle.__self__  # type: ignore[attr-defined]
         self._limit: int = server.max_http_buffer_size
         self._silence: float = server.ping_interval + server.ping_timeout  # seconds until a silent client times out
-        self._pace: Pace = self._engine.queue.pace
+        self._allowance: Allowance = self._engine.queue.allowance
         self._protocol = Connection(ConnectionType.SERVER)
         self._message = bytearray()  # fragments of an incomplete message
         self._messages: deque[str | bytes] = deque()
@@ -47,7 +47,7 @@ class WebSocket:
 
     def __call__(self, environ: dict[str, Any], _: Any) -> list[bytes]:
         connection: HttpConnection = environ[CONNECTION]
-        self._socket, self._input = connection.taken_over()
+        self._socket, self._input = connection.take_over()
         self._stall = connection.limits.stall_seconds
         self._socket.settimeout(self._silence)
         token = generate_accept_token(environ.get("HTTP_SEC_WEBSOCKET_KEY", "").encode()).decode()
@@ -64,13 +64,13 @@ class WebSocket:
         return []
 
     def wait(self) -> str | bytes | None:
-        """Wait for the next message and return it; None if the connection has ended."""
+        """Wait for the next message and return it. Returns None if the connection has ended."""
         try:
             while not self._messages:
                 data = self._input.read1(READ_BYTES)
                 if not data:
                     return None
-                self._take_all(data)
+                self._process(data)
         except (OSError, ProtocolError, ValueError):  # ValueError: closed, or invalid UTF-8
             self.end()
             return None
@@ -97,25 +97,25 @@ class WebSocket:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
-    def _take_all(self, data: bytes) -> None:
+    def _process(self, data: bytes) -> None:
         """Process input, yielding after each slice of time."""
-        began = time.thread_time() - READ_SECONDS
+        start = time.thread_time() - READ_SECONDS
         self._protocol.receive_data(data)
         for event in self._protocol.events():
-            self._take(event)
-            if (spent := time.thread_time() - began) > SLICE:
-                self._pace.spend(spent)
-                began = time.thread_time()
-        spent = time.thread_time() - began
+            self._handle_event(event)
+            if (spent := time.thread_time() - start) > SLICE:
+                self._allowance.spend(spent)
+                start = time.thread_time()
+        spent = time.thread_time() - start
         if self._pinged is not None:
             self._write(self._protocol.send(self._pinged.response()))
             self._pinged = None
-        self._pace.spend(spent)
+        self._allowance.spend(spent)
 
-    def _take(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         if not isinstance(event, Message) or event.frame_finished:
             try:
-                self._pace.count()
+                self._allowance.count()
             except TooMany:
                 self._refuse(CloseReason.POLICY_VIOLATION)
         if isinstance(event, Message):
@@ -123,14 +123,14 @@ class WebSocket:
             if len(self._message) > self._limit:
                 self._refuse(CloseReason.MESSAGE_TOO_BIG)
             if event.message_finished:
-                self._messages.append(self._whole(isinstance(event, TextMessage)))
+                self._messages.append(self._complete_message(isinstance(event, TextMessage)))
         elif isinstance(event, Ping):
             self._pinged = event
         elif isinstance(event, CloseConnection):
             self._write(self._protocol.send(event.response()))
             raise OSError("closed by the client")
 
-    def _whole(self, is_text: bool) -> str | bytes:
+    def _complete_message(self, is_text: bool) -> str | bytes:
         """Return the complete message and clear its fragments."""
         found, self._message = bytes(self._message), bytearray()
         if not is_text:
@@ -140,12 +140,12 @@ class WebSocket:
             raise ValueError("text that is not an Engine.IO control packet")
         return text
 
-    def _refuse(self, why: CloseReason) -> None:
-        self._write(self._protocol.send(CloseConnection(code=why)))
-        raise OSError(why.name)
+    def _refuse(self, reason: CloseReason) -> None:
+        self._write(self._protocol.send(CloseConnection(code=reason)))
+        raise OSError(reason.name)
 
     def _write(self, data: bytes) -> None:
-        """Write all bytes; frames are not interleaved."""
+        """Write all bytes. A lock prevents interleaved frames."""
         with self._sending:
             rest = memoryview(data)
             while rest:

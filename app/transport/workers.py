@@ -28,11 +28,11 @@ PIECE = 256 * 1024  # bytes of a response that a worker produces at a time
 ARRIVED = "kvtheater.arrived"  # key in a request's environment: monotonic arrival time; not set if its body is long
 
 
-class OnWorkers:
+class WorkerMiddleware:
     """WSGI middleware on the hub thread that runs the application on a worker thread."""
 
     def __init__(self, app: WSGI, hub: Hub, limits: Limits, refuse: Refuse) -> None:
-        """Wrap `app`. `refuse`: returns the response to a body that is not read."""
+        """Wrap `app`. `refuse` returns the response to a refused body."""
         self._app, self._hub, self._limits, self._refuse = app, hub, limits, refuse
         self._workers: Workers | None = None
         self._uploads: Any = None
@@ -56,8 +56,8 @@ class OnWorkers:
             environ[ARRIVED] = time.monotonic()
             return self._answer(environ, start_response)
         if not self._uploads.acquire(blocking=False):
-            why = f"{self._limits.uploads} long request bodies are being read already; try again in a moment"
-            return self._refused(environ, start_response, "busy", why)
+            reason = f"{self._limits.uploads} long request bodies are already being read; try again in a moment"
+            return self._refused(environ, start_response, "busy", reason)
         body = _Body(environ["wsgi.input"], self._hub, self._limits)
         try:
             environ["wsgi.input"] = io.BufferedReader(body)
@@ -69,9 +69,9 @@ class OnWorkers:
             self._uploads.release()
 
     def _refused(
-        self, environ: Environ, start_response: StartResponse, code: Literal["busy", "too_slow"], why: str
+        self, environ: Environ, start_response: StartResponse, code: Literal["busy", "too_slow"], reason: str
     ) -> list[bytes]:
-        status, headers, body = self._refuse(environ, code, why)
+        status, headers, body = self._refuse(environ, code, reason)
         start_response(status, [*headers, ("Connection", "close")])
         return [body]
 
@@ -83,17 +83,17 @@ class OnWorkers:
             started[:] = [arguments]
             return lambda _: None
 
-        parts, first, rest = self._workers.do(_begin, self._app, environ, start)
+        parts, first, rest = self._workers.do(_run, self._app, environ, start)
         if isinstance(parts, AsyncResponse):
-            environ["wsgi.input"].close()  # free the body before the response is awaited
-            return _responding(parts, environ, start_response)
+            environ["wsgi.input"].close()  # free the body before the wait for the response
+            return _stream(parts, environ, start_response)
         start_response(*started[0])
         if rest is None:
             return [first]
-        return _Answer(parts, first, rest, self._workers)
+        return _LongResponse(parts, first, rest, self._workers)
 
 
-def _begin(app: WSGI, environ: Environ, start: StartResponse) -> tuple[Any, bytes, Iterator[bytes] | None]:
+def _run(app: WSGI, environ: Environ, start: StartResponse) -> tuple[Any, bytes, Iterator[bytes] | None]:
     """Run the application on a worker. Returns the body, its first piece, and an iterator over the rest."""
     parts = app(environ, start)
     if isinstance(parts, AsyncResponse):
@@ -109,16 +109,16 @@ def _begin(app: WSGI, environ: Environ, start: StartResponse) -> tuple[Any, byte
     return parts, first, rest if more else None
 
 
-def _responding(parts: AsyncResponse, environ: Environ, start_response: StartResponse) -> Iterator[bytes]:
-    """Run an asynchronous response on the hub thread, for as long as its client is connected."""
+def _stream(parts: AsyncResponse, environ: Environ, start_response: StartResponse) -> Iterator[bytes]:
+    """Run an asynchronous response on the hub thread, until it ends or its client disconnects."""
     parts.connection = environ.get(CONNECTION)
-    watching = watch(environ, parts.gone)
+    watcher = watch(environ, parts.on_disconnect)
     try:
         start_response(*parts.head())
         yield from parts
     finally:
-        if watching is not None:
-            watching.kill()  # immediately: the next request must be the only reader of the socket
+        if watcher is not None:
+            watcher.kill()  # immediately, since the next request must be the only reader of the socket
         parts.close()
 
 
@@ -138,8 +138,8 @@ def _close(parts: Any) -> None:
         parts.close()
 
 
-class _Answer:
-    """Long response. A worker produces the next piece after the previous piece was sent."""
+class _LongResponse:
+    """Long response. A worker produces each piece after the previous one was sent."""
 
     def __init__(self, parts: Any, first: bytes, rest: Iterator[bytes], workers: Workers) -> None:
         self._parts, self._first, self._rest, self._workers = parts, first, rest, workers
@@ -156,7 +156,7 @@ class _Answer:
 
 
 class _Body(io.RawIOBase):
-    """Request body, read by greenlets for a waiting worker."""
+    """Request body, which greenlets read for a waiting worker."""
 
     def __init__(self, source: Any, hub: Hub, limits: Limits) -> None:
         self._source, self._hub, self._seconds = source, hub, limits.stall_seconds

@@ -111,9 +111,8 @@ def _quantized(quantization: Config, field: str, found: Storage, unread: list[st
         "compressed-tensors" if "config_groups" in quantization else ""
     )
     inner = quantization.get("quantization")
-    quantization = (
-        {**quantization, **inner} if isinstance(inner, Mapping) else quantization
-    )  # format of older modelopt files
+    if isinstance(inner, Mapping):  # older modelopt files
+        quantization = {**quantization, **inner}
     try:
         forms = tuple(_forms(method, quantization))
     except (TypeError, ValueError):

@@ -7,13 +7,14 @@ from hashlib import sha256
 from pathlib import Path
 
 ENGINE = Path(__file__).parents[1]
-ROOMS = ("cache", "model", "requests", "scheduling")  # packages that execute a step, besides engine.py
+PACKAGES = ("cache", "model", "requests", "scheduling")  # code that executes a step, besides engine.py
 
 
 @cache
-def code_of_a_step() -> str:
+def step_code_hash() -> str:
     """Return 16 hexadecimal digits of the SHA-256 of the Python and C files, including their paths."""
-    files = [path for room in ROOMS for ending in ("py", "c", "h") for path in (ENGINE / room).rglob(f"*.{ending}")]
+    folders = [ENGINE / package for package in PACKAGES]
+    files = [path for folder in folders for ending in ("py", "c", "h") for path in folder.rglob(f"*.{ending}")]
     found = sha256()
     for path in sorted([ENGINE / "engine.py", *files]):
         data = path.read_bytes()

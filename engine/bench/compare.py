@@ -45,11 +45,11 @@ def compare(before: Record, after: Record, threshold: float = THRESHOLD, counts_
             if other is None or info.better is None:
                 continue
             where = (after.scenario.id, str(old.at), old.variant, name)
-            for against, ours, theirs in _pairs(info, figure, other, counts_only):
-                change = worsening(ours.median, theirs.median, info.better == "higher")
-                apart = theirs.low > ours.high or theirs.high < ours.low
-                worse = change > threshold and (apart or info.source == "count")
-                found.append(Difference(*where, against, ours, theirs, change, worse))
+            for against, old_value, new_value in _pairs(info, figure, other, counts_only):
+                change = worsening(old_value.median, new_value.median, info.better == "higher")
+                disjoint = new_value.low > old_value.high or new_value.high < old_value.low
+                worse = change > threshold and (disjoint or info.source == "count")
+                found.append(Difference(*where, against, old_value, new_value, change, worse))
     return found
 
 

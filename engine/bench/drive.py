@@ -13,7 +13,7 @@ from engine.bench.errors import Cancelled
 from engine.bench.measurement import EngineWork, Measurement, Observer, Timeline
 from engine.bench.outside import tier_connector
 from engine.bench.tiers import TierSizes
-from engine.bench.workload import Ask
+from engine.bench.workload import WorkloadRequest
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.capture import CaptureRequest
@@ -28,7 +28,7 @@ NO_TIERS = TierSizes()
 def run_engine(
     model: LoadedModel,
     config: EngineConfig,
-    asks: list[Ask],
+    requests: list[WorkloadRequest],
     sampling: SamplingParams,
     *,
     tiers: TierSizes = NO_TIERS,
@@ -54,43 +54,47 @@ def run_engine(
         Engine(model, config, log_path=log_path, capture=capture, connector=connector, keep_log=keep_log) as engine,
     ):
         on_engine(engine)
-        found = _serve(engine, asks, sampling, cancelled)
+        found = _serve(engine, requests, sampling, cancelled)
         if found.work is not None and connector is not None:
             found.work.estimates = connector.estimates
         return found
 
 
-def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled: Callable[[], bool]) -> Measurement:
+def _serve(
+    engine: Engine, requests: list[WorkloadRequest], sampling: SamplingParams, cancelled: Callable[[], bool]
+) -> Measurement:
     bytes_per_token = stored_bytes_per_token(engine.model.facts, engine.config.kv_cache_dtype)
     timeline, work = Timeline(), EngineWork(kv_bytes_per_token=bytes_per_token)
-    requests: list[Request | None] = [None] * len(asks)
-    waiting = sorted(range(len(asks)), key=lambda i: (asks[i].at, asks[i].at_step, i))
+    submitted: list[Request | None] = [None] * len(requests)
+    waiting = sorted(range(len(requests)), key=lambda i: (requests[i].at, requests[i].at_step, i))
     began = time.perf_counter()
     now = 0.0
 
     def ended(index: int) -> float | None:
-        request = requests[index]
+        request = submitted[index]
         if request is None or request.finish_reason is None:
             return None
         times = timeline.requests[request.request_id]
         return times.tokens[-1] if times.tokens else now
 
-    def earlier_tokens(ask: Ask) -> list[int]:
-        before = requests[ask.after] if ask.after is not None and not ask.is_whole else None
+    def earlier_tokens(request: WorkloadRequest) -> list[int]:
+        before = submitted[request.after] if request.after is not None and not request.is_whole else None
         return before.sequence.token_ids if before is not None else []
 
     while waiting or engine.has_unfinished():
-        due = due_now(asks, waiting, ended, now, work.num_steps, not engine.has_unfinished())
+        due = due_now(requests, waiting, ended, now, work.num_steps, not engine.has_unfinished())
         if due:
             waiting = [i for i in waiting if i not in due]
-            specs = [spec_of(asks[i], earlier_tokens(asks[i]), sampling, f"bench-{i}") for i in due]
+            specs = [spec_of(requests[i], earlier_tokens(requests[i]), sampling, f"bench-{i}") for i in due]
             for i, request in zip(due, engine.add_requests(specs), strict=True):
-                requests[i] = request
+                submitted[i] = request
                 # a request arrives when scheduled; a request that waited for a step or a turn arrives now
-                timed = asks[i].after is None and asks[i].at_step == 0
-                for position, token_id in enumerate(asks[i].chosen, len(asks[i].prompt)):
+                timed = requests[i].after is None and requests[i].at_step == 0
+                for position, token_id in enumerate(requests[i].chosen, len(requests[i].prompt)):
                     engine.choose(request.seq_id, token_id, position)
-                timeline.submitted(request.request_id, request.seq_id, asks[i].at if timed else now, asks[i].late)
+                timeline.submitted(
+                    request.request_id, request.seq_id, requests[i].at if timed else now, requests[i].late
+                )
         if engine.has_unfinished():
             before_step = time.perf_counter()
             record = engine.step(goes_on=True)
@@ -100,12 +104,12 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
             work.add(record, done - before_step)
         else:
             now = time.perf_counter() - began
-            time.sleep(max(0.0, min(at for i in waiting if (at := due_of(asks[i], ended)) is not None) - now))
+            time.sleep(max(0.0, min(at for i in waiting if (at := due_of(requests[i], ended)) is not None) - now))
             now = time.perf_counter() - began
         if cancelled():
             raise Cancelled
     engine.rest()
-    served = [request for request in requests if request is not None]
+    served = [request for request in submitted if request is not None]
     return Measurement(
         seconds=now,
         requests=[timeline.requests[request.request_id] for request in served],
@@ -114,31 +118,36 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
     )
 
 
-def due_of(ask: Ask, ended: Callable[[int], float | None]) -> float | None:
+def due_of(request: WorkloadRequest, ended: Callable[[int], float | None]) -> float | None:
     """Return the earliest arrival of a request in seconds; None while the previous turn is unfinished."""
-    if ask.after is None:
-        return ask.at
-    before = ended(ask.after)
-    return None if before is None else max(ask.at, before + ask.think)
+    if request.after is None:
+        return request.at
+    before = ended(request.after)
+    return None if before is None else max(request.at, before + request.think)
 
 
 def due_now(
-    asks: list[Ask], waiting: list[int], ended: Callable[[int], float | None], now: float, num_steps: int, idle: bool
+    requests: list[WorkloadRequest],
+    waiting: list[int],
+    ended: Callable[[int], float | None],
+    now: float,
+    num_steps: int,
+    idle: bool,
 ) -> list[int]:
     """Return the indices of waiting requests that are due.
 
     An idle engine never reaches the `at_step` of the next request, so it is ignored if no other request is due.
     `ended`: returns the end of a request by its index, in seconds, or None.
     """
-    ready = [i for i in waiting if (at := due_of(asks[i], ended)) is not None and at <= now]
-    due = [i for i in ready if asks[i].at_step <= num_steps]
+    ready = [i for i in waiting if (at := due_of(requests[i], ended)) is not None and at <= now]
+    due = [i for i in ready if requests[i].at_step <= num_steps]
     if due or not idle or not ready:
         return due
-    first = min(asks[i].at_step for i in ready)
-    return [i for i in ready if asks[i].at_step == first]
+    first = min(requests[i].at_step for i in ready)
+    return [i for i in ready if requests[i].at_step == first]
 
 
-def spec_of(ask: Ask, earlier: list[int], sampling: SamplingParams, request_id: str) -> RequestSpec:
+def spec_of(request: WorkloadRequest, earlier: list[int], sampling: SamplingParams, request_id: str) -> RequestSpec:
     """Return the request for the engine. `earlier`: prompt and output of the previous turn."""
-    own = replace(sampling, max_tokens=ask.output_tokens, seed=ask.seed)
-    return RequestSpec([*earlier, *ask.prompt], own, request_id=request_id)
+    own = replace(sampling, max_tokens=request.output_tokens, seed=request.seed)
+    return RequestSpec([*earlier, *request.prompt], own, request_id=request_id)

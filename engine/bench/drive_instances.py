@@ -12,7 +12,7 @@ from engine.bench.drive import due_now, due_of, spec_of
 from engine.bench.errors import Cancelled
 from engine.bench.instances import InstancesWork, InstanceWork
 from engine.bench.measurement import EngineWork, Measurement, RequestTimes
-from engine.bench.workload import Ask
+from engine.bench.workload import WorkloadRequest
 from engine.cluster.cluster import LONGEST_WAIT, Cluster
 from engine.cluster.router import RejectedError
 from engine.config import SamplingParams
@@ -41,7 +41,7 @@ class _Run:
         self.answers: dict[str, _Answer] = {}  # by request id
         self._of_sequence: dict[int, _Answer] = {}
 
-    def take(self, record: StepRecord) -> None:
+    def on_record(self, record: StepRecord) -> None:
         self.now = time.perf_counter() - self.began
         self.instances.add(record)
         if record.kind == "step":
@@ -61,7 +61,7 @@ class _Run:
 
 def run_instances(
     cluster: Cluster,
-    asks: list[Ask],
+    requests: list[WorkloadRequest],
     sampling: SamplingParams,
     *,
     cancelled: Callable[[], bool] = lambda: False,
@@ -80,9 +80,9 @@ def run_instances(
     bytes_per_token = stored_bytes_per_token(cluster.model.facts, cluster.config.kv_cache_dtype)
     instances = InstancesWork([InstanceWork(one.role) for one in cluster.instances])
     run = _Run(EngineWork(kv_bytes_per_token=bytes_per_token), instances)
-    unsubscribe = cluster.log.subscribe(run.take)
+    unsubscribe = cluster.log.subscribe(run.on_record)
     try:
-        _serve(cluster, run, asks, sampling, f"bench-{number}", cancelled)
+        _serve(cluster, run, requests, sampling, f"bench-{number}", cancelled)
     finally:
         unsubscribe()
     answers = list(run.answers.values())
@@ -106,13 +106,13 @@ class _Submitted(NamedTuple):
 def _serve(
     cluster: Cluster,
     run: _Run,
-    asks: list[Ask],
+    requests: list[WorkloadRequest],
     sampling: SamplingParams,
     name: str,
     cancelled: Callable[[], bool],
 ) -> None:
     submitted = dict[int, _Submitted]()
-    waiting = sorted(range(len(asks)), key=lambda i: (asks[i].at, asks[i].at_step, i))
+    waiting = sorted(range(len(requests)), key=lambda i: (requests[i].at, requests[i].at_step, i))
     run.began = time.perf_counter()
 
     def ended(index: int) -> float | None:
@@ -121,20 +121,20 @@ def _serve(
         times = submitted[index].answer.times
         return times.tokens[-1] if times.tokens else times.arrived
 
-    for index in range(len(asks)):  # in the order of the requests, not of their arrival
-        run.answers[f"{name}-{index}"] = _Answer(RequestTimes(0.0, late=asks[index].late))
+    for index in range(len(requests)):  # in the order of the requests, not of their arrival
+        run.answers[f"{name}-{index}"] = _Answer(RequestTimes(0.0, late=requests[index].late))
     while waiting or cluster.num_unfinished:
         now = time.perf_counter() - run.began
-        due = due_now(asks, waiting, ended, now, run.work.num_steps, not cluster.num_unfinished)
+        due = due_now(requests, waiting, ended, now, run.work.num_steps, not cluster.num_unfinished)
         waiting = [i for i in waiting if i not in due]
         for i in due:
-            ask = asks[i]
-            before = submitted[ask.after] if ask.after is not None and not ask.is_whole else None
+            request = requests[i]
+            before = submitted[request.after] if request.after is not None and not request.is_whole else None
             earlier = [*before.prompt, *before.answer.token_ids] if before else []
-            spec = spec_of(ask, earlier, sampling, f"{name}-{i}")._replace(cache_salt=name)
+            spec = spec_of(request, earlier, sampling, f"{name}-{i}")._replace(cache_salt=name)
             answer = run.answers[f"{name}-{i}"]
-            timed = ask.after is None and ask.at_step == 0
-            answer.times.arrived = ask.at if timed else now
+            timed = request.after is None and request.at_step == 0
+            answer.times.arrived = request.at if timed else now
             submitted[i] = _Submitted(list(spec.prompt), answer)  # type: ignore[arg-type]
             try:
                 cluster.send([spec])
@@ -142,15 +142,17 @@ def _serve(
                 run.instances.rejected += 1
                 answer.is_finished = True
         if cluster.num_unfinished:
-            cluster.step(wait=_until_the_next(asks, waiting, ended, run))
+            cluster.step(wait=_until_the_next(requests, waiting, ended, run))
         elif waiting:
-            time.sleep(_until_the_next(asks, waiting, ended, run))
+            time.sleep(_until_the_next(requests, waiting, ended, run))
         if cancelled():
             raise Cancelled
 
 
-def _until_the_next(asks: list[Ask], waiting: list[int], ended: Callable[[int], float | None], run: _Run) -> float:
+def _until_the_next(
+    requests: list[WorkloadRequest], waiting: list[int], ended: Callable[[int], float | None], run: _Run
+) -> float:
     """Return the maximum seconds to wait for the next event."""
     now = time.perf_counter() - run.began
-    times = [due for i in waiting if asks[i].at_step == 0 and (due := due_of(asks[i], ended)) is not None]
+    times = [due for i in waiting if requests[i].at_step == 0 and (due := due_of(requests[i], ended)) is not None]
     return max(0.0, min([at - now for at in times], default=LONGEST_WAIT))

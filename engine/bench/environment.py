@@ -13,7 +13,7 @@ import torch
 from msgspec.structs import replace
 
 from engine import __version__
-from engine.bench.code import code_of_a_step
+from engine.bench.code import step_code_hash
 from engine.bench.record import Environment
 from engine.bench.scenario import Scenario
 from engine.bench.text import Text
@@ -57,7 +57,7 @@ def environment(
         command=command,
         commit=code.commit,
         modified=code.modified,
-        code=code_of_a_step(),
+        code=step_code_hash(),
         system=f"{platform.system()} {platform.machine()}",
         machine=replace(machine, versions={"kvtheater": __version__, **machine.versions}),
         num_cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,

@@ -49,22 +49,22 @@ def of_work(read: Callable[[EngineWork], float | None]) -> Formula:
 
 def ttft(q: float) -> Formula:
     """Percentile of the requests' time to first token, in seconds."""
-    return lambda m, _: percentile([r.ttft for r in m.watched if r.ttft is not None], q)
+    return lambda m, _: percentile([r.ttft for r in m.counted_requests if r.ttft is not None], q)
 
 
 def tpot(q: float) -> Formula:
     """Percentile of the requests' time per output token, in seconds."""
-    return lambda m, _: percentile([r.tpot for r in m.watched if r.tpot is not None], q)
+    return lambda m, _: percentile([r.tpot for r in m.counted_requests if r.tpot is not None], q)
 
 
 def itl(q: float) -> Formula:
     """Percentile of all gaps between tokens, in seconds."""
-    return lambda m, _: percentile([gap for r in m.watched for gap in r.itl], q)
+    return lambda m, _: percentile([gap for r in m.counted_requests for gap in r.itl], q)
 
 
 def itl_max(m: Measurement, _: Context) -> float | None:
     """Return the longest gap between two tokens of a request, in seconds."""
-    return max((gap for r in m.watched for gap in r.itl), default=None)
+    return max((gap for r in m.counted_requests for gap in r.itl), default=None)
 
 
 def late_ttft(m: Measurement, _: Context) -> float | None:
@@ -91,11 +91,11 @@ def goodput(m: Measurement, context: Context) -> float | None:
 def slo_attainment(m: Measurement, context: Context) -> float | None:
     """Return the share of requests that met their objectives."""
     met = _num_met(m, context)
-    return None if met is None else met / len(m.watched)
+    return None if met is None else met / len(m.counted_requests)
 
 
 def _num_met(m: Measurement, context: Context) -> int | None:
-    return None if context.slo is None else sum(context.slo.is_met(r.ttft, r.tpot) for r in m.watched)
+    return None if context.slo is None else sum(context.slo.is_met(r.ttft, r.tpot) for r in m.counted_requests)
 
 
 def bandwidth_share(m: Measurement, context: Context) -> float | None:
@@ -126,9 +126,9 @@ def roofline_share(phase: Phase) -> Formula:
     """Minimum step time of a phase / measured step time, both medians: 1 is the bound."""
 
     def found(m: Measurement, context: Context) -> float | None:
-        least = roofline_seconds(phase)(m, context)
-        took = m.work and (prefill_step_seconds if phase == "prefill" else decode_step_seconds)(m.work)
-        return None if least is None or not took else least / took
+        bound = roofline_seconds(phase)(m, context)
+        measured = m.work and (prefill_step_seconds if phase == "prefill" else decode_step_seconds)(m.work)
+        return None if bound is None or not measured else bound / measured
 
     return found
 
@@ -153,9 +153,9 @@ def external_share(medium: Medium) -> Formula:
     return of_work(lambda w: share(w.external_tokens[medium], w.queried_tokens))
 
 
-def over_estimate(what: str, q: float) -> Formula:
-    """Percentile of actual / expected step times; `what`: a field of Estimates. None without tiers."""
-    return of_work(lambda w: percentile(getattr(w.estimates, what), q) if w.estimates is not None else None)
+def over_estimate(field: str, q: float) -> Formula:
+    """Percentile of actual / expected step times; `field`: of Estimates. None without tiers."""
+    return of_work(lambda w: percentile(getattr(w.estimates, field), q) if w.estimates is not None else None)
 
 
 def idle_share(role: InstanceRole | None = None) -> Formula:
@@ -168,7 +168,7 @@ def rejected(m: Measurement, _: Context) -> float | None:
     return m.instances.rejected if m.instances is not None else None
 
 
-def moved(read: Callable[[InstancesWork], float | None]) -> Formula:
+def of_transfers(read: Callable[[InstancesWork], float | None]) -> Formula:
     """Formula over the transfers between instances; None without instances."""
     return lambda m, _: read(m.instances) if m.instances and any(w.role == "decode" for w in m.instances.each) else None
 
@@ -193,7 +193,7 @@ def divergence(work: EngineWork) -> float | None:
     return float(np.mean([one.divergence for one in work.full])) if work.full else None
 
 
-def changed(work: EngineWork) -> float | None:
+def choices_changed(work: EngineWork) -> float | None:
     """Return the share of outputs whose most probable token differs from the full cache's."""
     return share(sum(one.own_token_id != one.token_id for one in work.full), len(work.full))
 

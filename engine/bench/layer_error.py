@@ -28,7 +28,7 @@ class MeasuredLayer(NamedTuple):
 
     def times(self, low: int, high: int) -> list[float]:
         """Return measured / bound for steps of `low` to `high` tokens."""
-        return [took / least for tokens, (took, least) in self.seconds.items() if low <= tokens <= high]
+        return [measured / bound for tokens, (measured, bound) in self.seconds.items() if low <= tokens <= high]
 
 
 def measured_layers(gpu: GpuPreset, known: Presets) -> list[MeasuredLayer]:
@@ -55,9 +55,9 @@ def layer_error(layers: Sequence[MeasuredLayer], phase: Phase) -> PredictionErro
     """
     low, high = (1, BETWEEN) if phase == "decode" else (BETWEEN, max((max(one.seconds) for one in layers), default=0))
     points = [
-        StepPoint(variant=one.name, tokens=tokens, measured=took, low=took, high=took, predicted=least)
+        StepPoint(variant=one.name, tokens=tokens, measured=measured, low=measured, high=measured, predicted=bound)
         for one in layers
-        for tokens, (took, least) in one.seconds.items()
+        for tokens, (measured, bound) in one.seconds.items()
         if low <= tokens <= high
     ]
     if not points:

@@ -207,7 +207,7 @@ class Measurement:
         return sum(len(output) for outputs in self.outputs for output in outputs)
 
     @property
-    def watched(self) -> list[RequestTimes]:
+    def counted_requests(self) -> list[RequestTimes]:
         """Requests whose latencies count: all except the late one."""
         return [request for request in self.requests if not request.late]
 

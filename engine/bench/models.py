@@ -37,7 +37,7 @@ class Models:
 
     def __init__(self) -> None:
         self._loaded: dict[tuple[str, str], LoadedModel] = {}
-        self._made: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def engine_model(self, name: str, dtype: str, compiled: bool = False) -> LoadedModel:
         """Return the model for this engine. `compiled`: compile its forward pass, which takes tens of seconds once.
@@ -48,7 +48,7 @@ class Models:
         """
         key = (name, dtype)
         if key not in self._loaded:
-            if name in MADE:
+            if name in RANDOM_MODELS:
                 weights = WEIGHTS.get(dtype)
                 module = self.transformers_model(name, "float32" if weights or dtype == "auto" else dtype)
                 self._loaded[key] = from_module(module, None, name, weights)
@@ -62,8 +62,8 @@ class Models:
     def transformers_model(self, name: str, dtype: str) -> Any:
         """Return a new transformers model with the same weights, on the engine's default device."""
         device, kind = default_device(), getattr(torch, dtype)
-        if name in MADE:
-            module = _with_random_weights(*MADE[name], device).to(kind)
+        if name in RANDOM_MODELS:
+            module = _with_random_weights(*RANDOM_MODELS[name], device).to(kind)
         else:
             with _without_progress_bars():
                 module = AutoModelForCausalLM.from_pretrained(
@@ -73,13 +73,13 @@ class Models:
 
     def source(self, name: str) -> str:
         """Return the source of the weights: a folder, or a hub name."""
-        if name in MADE:
-            if self._made is None:
-                self._made = tempfile.TemporaryDirectory(prefix="kvtheater-bench-")
-            folder = Path(self._made.name) / name
+        if name in RANDOM_MODELS:
+            if self._folder is None:
+                self._folder = tempfile.TemporaryDirectory(prefix="kvtheater-bench-")
+            folder = Path(self._folder.name) / name
             if not folder.exists():
                 with _without_progress_bars():
-                    _with_random_weights(*MADE[name], device=default_device()).save_pretrained(folder)
+                    _with_random_weights(*RANDOM_MODELS[name], device=default_device()).save_pretrained(folder)
                 words = shipped_model(BUNDLED)  # some peers require a vocabulary
                 for file in sorted(words.tokenizer_folder.glob("tokenizer*.json")) if words else ():
                     shutil.copy(file, folder)
@@ -90,9 +90,9 @@ class Models:
     def close(self) -> None:
         """Drop the models and delete created files."""
         self._loaded.clear()
-        if self._made is not None:
-            self._made.cleanup()
-            self._made = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
 
 
 def default_device() -> str:
@@ -120,7 +120,7 @@ def _with_random_weights(config: Any, dtype: torch.dtype, device: str = "cpu") -
 
 
 # name -> config and dtype of the weights
-MADE: dict[str, tuple[Any, torch.dtype]] = {
+RANDOM_MODELS: dict[str, tuple[Any, torch.dtype]] = {
     # 8 layers × 256, GQA with 8 query and 2 KV heads; the bundled model's vocabulary
     TINY: (
         transformers.LlamaConfig(

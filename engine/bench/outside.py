@@ -20,7 +20,7 @@ from engine.scheduling.sequence import Sequence
 
 
 @contextmanager
-def tier_connector(sizes: TierSizes, model: LoadedModel, config: EngineConfig) -> Iterator[WatchedConnector | None]:
+def tier_connector(sizes: TierSizes, model: LoadedModel, config: EngineConfig) -> Iterator[TimedConnector | None]:
     """Yield a connector to an empty store, whose disk folder is deleted on exit; None if no tier is configured.
 
     Raises:
@@ -33,15 +33,15 @@ def tier_connector(sizes: TierSizes, model: LoadedModel, config: EngineConfig) -
         raise BenchError("tiers require strategy paged, prefix caching and no forget_policy: they store hashed blocks")
     with TemporaryDirectory(prefix="kvtheater-bench-") as folder:
         disk = DiskSetting(Path(folder), parse_size(sizes.disk)) if sizes.disk else None
-        tiers = WatchedTiers(parse_size(sizes.cpu) if sizes.cpu else None, disk)
+        tiers = TimedTiers(parse_size(sizes.cpu) if sizes.cpu else None, disk)
         try:
-            yield WatchedConnector(tiers, model, config)
+            yield TimedConnector(tiers, model, config)
         finally:
             tiers.close()
 
 
-class WatchedTiers(Tiers):
-    """Tiers that sum the time spent on reads."""
+class TimedTiers(Tiers):
+    """Tiers that sum the time of reads."""
 
     read_seconds = 0.0
 
@@ -52,21 +52,21 @@ class WatchedTiers(Tiers):
         return found
 
 
-class WatchedConnector(OffloadingConnector):
+class TimedConnector(OffloadingConnector):
     """Connector that compares estimates with measured step times."""
 
-    def __init__(self, tiers: WatchedTiers, model: LoadedModel, config: EngineConfig) -> None:
+    def __init__(self, tiers: TimedTiers, model: LoadedModel, config: EngineConfig) -> None:
         super().__init__(tiers, model, config)
         self.estimates = Estimates()
-        self._watched = tiers
+        self._timed_tiers = tiers
         self._read: dict[int, float] = {}  # seconds by waiting sequence
         self._step: list[tuple[float | None, float]] = []  # expected and actual seconds of the step's admissions
 
     def get_num_new_matched_tokens(self, request: Sequence, num_computed_tokens: int) -> tuple[int | None, bool]:
-        before = self._watched.read_seconds
+        before = self._timed_tiers.read_seconds
         found = super().get_num_new_matched_tokens(request, num_computed_tokens)
-        if took := self._watched.read_seconds - before:
-            self._read[request.seq_id] = took
+        if seconds := self._timed_tiers.read_seconds - before:
+            self._read[request.seq_id] = seconds
         return found
 
     def update_state_after_alloc(
@@ -89,7 +89,7 @@ class WatchedConnector(OffloadingConnector):
         self._step = []
 
     def note_prefill(self, num_tokens: int, seconds: float) -> None:
-        per_token = self._watched.speeds.seconds_per_prefill_token(self._layout)
+        per_token = self._timed_tiers.speeds.seconds_per_prefill_token(self._layout)
         if per_token is not None:
             self.estimates.prefills.append(seconds / (num_tokens * per_token))
         super().note_prefill(num_tokens, seconds)

@@ -73,7 +73,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     command: str
     commit: str | None  # of this program; None outside of a repository
     modified: bool | None  # whether files of engine/ or app/ differed from the commit
-    code: str | None = None  # `code_of_a_step`; None: an older file without this field
+    code: str | None = None  # `step_code_hash`; None: an older file without this field
     system: str
     machine: Machine
     num_cpus: int
@@ -113,9 +113,9 @@ def _with_metrics(record: Record) -> Record:
 def write_record(record: Record, path: Path) -> None:
     """Write the file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".part")
-    beside.write_bytes(to_json(record))
-    beside.replace(path)
+    temporary = path.with_name(path.name + ".part")
+    temporary.write_bytes(to_json(record))
+    temporary.replace(path)
 
 
 def to_json(record: Record) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from engine.bench.code import code_of_a_step
+from engine.bench.code import step_code_hash
 from engine.bench.gains import gain
 from engine.bench.quiet import QUIET
 from engine.bench.record import Figure, Finding, Point, Record
@@ -97,7 +97,7 @@ def details(record: Record, language: Language = "en") -> str:
         "",
         _text(scenario.text, language),
         "",
-        _where(record, language),
+        _conditions(record, language),
         "",
     ]
     if record.findings:
@@ -131,14 +131,14 @@ def machines(records: list[Record]) -> str:
 
     If they differ, each line lists its scenarios with day and commit.
     """
-    made: dict[str, list[str]] = {}
+    scenarios: dict[str, list[str]] = {}  # by machine
     for record in records:
-        where, commit = record.environment, (record.environment.commit or "")[:8]
-        name = f"{record.scenario.id} ({', '.join(filter(None, (where.created[:10], commit)))})"
-        made.setdefault(machine_line(record), []).append(name)
-    if len(made) == 1:
-        return f"{next(iter(made))}."
-    return "\n".join(f"- {line}: {', '.join(names)}" for line, names in made.items())
+        day, commit = record.environment.created[:10], (record.environment.commit or "")[:8]
+        name = f"{record.scenario.id} ({', '.join(filter(None, (day, commit)))})"
+        scenarios.setdefault(machine_line(record), []).append(name)
+    if len(scenarios) == 1:
+        return f"{next(iter(scenarios))}."
+    return "\n".join(f"- {line}: {', '.join(names)}" for line, names in scenarios.items())
 
 
 def _leads(record: Record) -> bool:
@@ -172,29 +172,29 @@ def insert(document: str, records: list[Record], language: Language = "en") -> s
         before, begins, rest = document.partition(start)
         _, ends, after = rest.partition(end)
         if begins and ends:
-            shown = [record for record in records if _leads(record)] if table is leading else records
-            parts = [machines(shown), caveats(shown, language), table(records, language)]
+            used = [record for record in records if _leads(record)] if table is leading else records
+            parts = [machines(used), caveats(used, language), table(records, language)]
             return before + begins + "\n" + "\n\n".join(filter(None, parts)) + ends + after
     return None
 
 
-def _where(record: Record, language: Language) -> str:
-    word, where = _word(language), record.environment
+def _conditions(record: Record, language: Language) -> str:
+    word, environment = _word(language), record.environment
     parts = [
         machine_line(record),
-        where.created,
-        f"seed {where.seed}",
+        environment.created,
+        f"seed {environment.seed}",
         f"{record.rounds} {word('round' if record.rounds == 1 else 'rounds')}",
     ]
-    if where.commit:
-        parts.append(f"commit {where.commit[:10]}" + ("+" if where.modified else ""))
-    if where.busy_cpus is not None:
-        parts.append(f"{word('others')} {where.busy_cpus:.2f} CPU")
+    if environment.commit:
+        parts.append(f"commit {environment.commit[:10]}" + ("+" if environment.modified else ""))
+    if environment.busy_cpus is not None:
+        parts.append(f"{word('others')} {environment.busy_cpus:.2f} CPU")
     if not record.complete:
         parts.append(word("stopped"))
-    if where.code != code_of_a_step():
+    if environment.code != step_code_hash():
         parts.append(word("older").lower())
-    return "; ".join(parts) + f". `{where.command}`"
+    return "; ".join(parts) + f". `{environment.command}`"
 
 
 def _cell(record: Record, case: Case, variant: VariantSpec, metric: str) -> str:
@@ -211,8 +211,8 @@ def _cell(record: Record, case: Case, variant: VariantSpec, metric: str) -> str:
 
 def _with_interval(value: float, low: float | None, high: float | None, unit: str) -> str:
     percent = unit == "share"
-    shown = [f"{v * 100:.1f}" if percent else number(v) for v in (value, low, high) if v is not None]
-    text = shown[0] + (f" [{shown[1]}, {shown[2]}]" if len(shown) == 3 and shown[1] != shown[2] else "")
+    texts = [f"{v * 100:.1f}" if percent else number(v) for v in (value, low, high) if v is not None]
+    text = texts[0] + (f" [{texts[1]}, {texts[2]}]" if len(texts) == 3 and texts[1] != texts[2] else "")
     return f"{text} {'%' if percent else unit}".rstrip()
 
 

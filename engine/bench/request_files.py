@@ -97,7 +97,7 @@ class RequestFile(NamedTuple):
         )
 
 
-class _Read(NamedTuple):
+class _ParsedFile(NamedTuple):
     """Rows that a reader found; the fields are those of `RequestFile`."""
 
     rows: list[Row]
@@ -120,12 +120,12 @@ def read_requests(path: Path, format: str | None = None, encode: Encode | None =
         raise BenchError(f"{path.name} is not UTF-8") from error
     name = format or _format_of(text)
     ticks, hash_tokens, reader = FORMATS[name]
-    read = reader(path.name, text, encode)
-    rows = read.rows
+    parsed = reader(path.name, text, encode)
+    rows = parsed.rows
     if not rows:
         raise BenchError(f"{path.name} has no request")
     size = _hash_tokens(path, rows, hash_tokens) if hash_tokens and rows[0].hash_ids is not None else None
-    return RequestFile(rows, name, size, ticks, read.num_failed, read.after, read.new_tokens)
+    return RequestFile(rows, name, size, ticks, parsed.num_failed, parsed.after, parsed.new_tokens)
 
 
 def _format_of(text: str) -> str:
@@ -140,7 +140,7 @@ def _format_of(text: str) -> str:
     return "bailian" if '"chat_id"' in first and '"turn"' in first else "mooncake"
 
 
-def _json_rows(name: str, text: str, is_bailian: bool) -> _Read:
+def _json_rows(name: str, text: str, is_bailian: bool) -> _ParsedFile:
     rows: list[Row] = []
     after: list[int | None] = []
     last: dict[Hashable, int] = {}  # row of each chat or session
@@ -160,7 +160,7 @@ def _json_rows(name: str, text: str, is_bailian: bool) -> _Read:
             last[session] = len(rows)
         rows.append(row)
         after.append(before)
-    return _Read(rows, after=after)
+    return _ParsedFile(rows, after=after)
 
 
 def _rows_in(name: str, text: str) -> Iterator[tuple[str, Row]]:
@@ -183,7 +183,7 @@ def _rows_in(name: str, text: str) -> Iterator[tuple[str, Row]]:
         yield where, row
 
 
-def _csv_rows(format: str, name: str, text: str) -> _Read:
+def _csv_rows(format: str, name: str, text: str) -> _ParsedFile:
     """Read a CSV table with a header: time, input tokens, output tokens."""
     columns, rows, num_failed = COLUMNS[format], list[Row](), 0
     for number, found in enumerate(csv.DictReader(text.splitlines()), 2):
@@ -198,7 +198,7 @@ def _csv_rows(format: str, name: str, text: str) -> _Read:
             continue
         _check(f"{name}, line {number}", row, rows)
         rows.append(row)
-    return _Read(rows, num_failed)
+    return _ParsedFile(rows, num_failed)
 
 
 class _Turn(Struct, frozen=True):
@@ -228,7 +228,7 @@ def _conversation_lines(name: str, text: str) -> list[_Conversation]:
     return found
 
 
-def _conversations(name: str, text: str, encode: Encode | None) -> _Read:
+def _conversations(name: str, text: str, encode: Encode | None) -> _ParsedFile:
     """Read a list of conversations: a row per human turn with an answer, including all earlier turns."""
     found = _whole_conversations(name, text) if text.lstrip().startswith("[") else _conversation_lines(name, text)
     if encode is None:
@@ -251,7 +251,7 @@ def _conversations(name: str, text: str, encode: Encode | None) -> _Read:
                 new += tokens
             follows_human = turn.speaker in HUMAN or (follows_human and turn.speaker in OTHERS)
         num_failed += follows_human
-    return _Read(rows, num_failed, after, new_tokens)
+    return _ParsedFile(rows, num_failed, after, new_tokens)
 
 
 def _check(where: str, row: Row, before: Sequence[Row]) -> None:
@@ -271,7 +271,7 @@ COLUMNS = {  # header names: time, input tokens, output tokens
     "burstgpt": ("Timestamp", "Request tokens", "Response tokens"),
 }
 # timestamp units per second, tokens per hash (0: no hashes), reader of a file's text
-FORMATS: dict[str, tuple[int, int, Callable[[str, str, Encode | None], _Read]]] = {
+FORMATS: dict[str, tuple[int, int, Callable[[str, str, Encode | None], _ParsedFile]]] = {
     "mooncake": (1000, 512, lambda name, text, encode: _json_rows(name, text, is_bailian=False)),
     "bailian": (1, 16, lambda name, text, encode: _json_rows(name, text, is_bailian=True)),
     "sharegpt": (1, 0, _conversations),
@@ -280,7 +280,7 @@ FORMATS: dict[str, tuple[int, int, Callable[[str, str, Encode | None], _Read]]] 
 }
 
 
-def _hash_tokens(path: Path, rows: list[Row], usual: int) -> int:
+def _hash_tokens(path: Path, rows: list[Row], default: int) -> int:
     """Return the tokens per hash: the format's default if the rows allow it, else the size that they determine."""
     low, high, low_line, high_line = 1, math.inf, 0, 0
     for number, row in enumerate(rows, 1):
@@ -289,21 +289,21 @@ def _hash_tokens(path: Path, rows: list[Row], usual: int) -> int:
             low, low_line = least, number
         if count > 1 and (most := (row.input_length - 1) // (count - 1)) < high:
             high, high_line = most, number
-    if low <= usual <= high:
-        return usual
+    if low <= default <= high:
+        return default
     powers = [power for power in (1 << exponent for exponent in range(24)) if low <= power <= high]
     if len(powers) == 1 and high < math.inf:
         return powers[0]
     if low == high:
         return low
     if high == math.inf:
-        raise BenchError(f"{path.name}, line {low_line}: hash_ids of {usual} tokens do not cover the prompt")
+        raise BenchError(f"{path.name}, line {low_line}: hash_ids of {default} tokens do not cover the prompt")
     if low > high:
         raise BenchError(
             f"{path.name}: line {low_line} has at least {low} tokens per hash and line {high_line} at most "
             f"{int(high)}; every hash of a file must have the same number"
         )
     raise BenchError(
-        f"{path.name}: its rows have {low} to {int(high)} tokens per hash; this format has {usual}, "
+        f"{path.name}: its rows have {low} to {int(high)} tokens per hash; this format has {default}, "
         "or rows that determine the number"
     )

@@ -16,7 +16,6 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
-from engine.bench.apart import Apart
 from engine.bench.clusters import Clusters
 from engine.bench.drive import run_engine
 from engine.bench.drive_instances import run_instances
@@ -33,7 +32,8 @@ from engine.bench.peers.base import Peer, PeerError
 from engine.bench.quiet import busy_cpus, cpu_times, wait_until_quiet
 from engine.bench.record import MetricInfo, Point, Record
 from engine.bench.scenario import Cell, Scenario, Value, cell_of, without_paths
-from engine.bench.workload import Ask, requests_of
+from engine.bench.separate_processes import SeparateProcesses
+from engine.bench.workload import WorkloadRequest, requests_of
 from engine.config import ConfigError
 from engine.engine import Engine
 from engine.model.errors import ModelError
@@ -64,7 +64,7 @@ class _CellRun:
     def __init__(self, cell: Cell, at: Value) -> None:
         self.cell = cell
         self.at = at
-        self.asks: list[Ask] = []
+        self.requests: list[WorkloadRequest] = []
         self.samples: Samples = {}
         self.outputs: list[list[list[int]]] | None = None
         self.warm: Measurement | None = None
@@ -113,7 +113,7 @@ class Runner:
         self._command = command
         self._models, self._closes_models = models or Models(), models is None
         self._clusters = Clusters()
-        self._apart = Apart()
+        self._processes = SeparateProcesses()
         self._peers: dict[tuple[str, str, str], Peer | str] = {}  # loaded peer, or why it cannot be loaded
         self._runs = [
             _CellRun(cell_of(scenario, point, variant), case.value)
@@ -130,8 +130,8 @@ class Runner:
             Cancelled: cancelled before the end of the first round.
             ModelError, BenchError: no variant of the engine can run.
         """
-        if (why := refusal(self._scenario)) is not None:
-            raise BenchError(f"{self._scenario.id}: {why.en}")
+        if (reason := refusal(self._scenario)) is not None:
+            raise BenchError(f"{self._scenario.id}: {reason.en}")
         try:
             self._report("waiting", 0, None)
             quiet = wait_until_quiet(self._quiet_seconds, self._cancelled)
@@ -147,7 +147,7 @@ class Runner:
                 if isinstance(peer, Peer):
                     peer.close()
             self._clusters.close()
-            self._apart.close()
+            self._processes.close()
             if self._closes_models:
                 self._models.close()
 
@@ -156,7 +156,7 @@ class Runner:
             self._report("warm-up", 0, run)
             try:
                 vocab, encode = self._vocabulary(run.cell)
-                run.asks = requests_of(run.cell.workload, vocab, self._seed, encode)
+                run.requests = requests_of(run.cell.workload, vocab, self._seed, encode)
                 run.warm = self._timed(run, warming_up=True)
             except Cancelled:
                 raise
@@ -193,7 +193,7 @@ class Runner:
         gc.collect()  # keep the collection of the previous run's garbage out of the measured time
         began = time.perf_counter()
         if run.cell.apart:
-            measurement = self._apart.run(run.cell, self._models.source(run.cell.model), run.asks)
+            measurement = self._processes.run(run.cell, self._models.source(run.cell.model), run.requests)
         else:
             measurement = self._run_peer(run) if run.cell.peer else self._run_engine(run, warming_up)
         run.seconds = time.perf_counter() - began
@@ -212,7 +212,7 @@ class Runner:
         return run_engine(
             self._models.engine_model(cell.model, cell.dtype, compiled=not cell.engine.enforce_eager),
             cell.engine,
-            run.asks,
+            run.requests,
             cell.sampling,
             tiers=cell.tiers,
             observer="log" if self._keep_logs and cell.observer == "none" else cell.observer,
@@ -225,26 +225,26 @@ class Runner:
         cell = run.cell
         model = self._models.engine_model(cell.model, cell.dtype)
         cluster = self._clusters.cluster(model, self._models.source(cell.model), cell.engine)
-        return run_instances(cluster, run.asks, cell.sampling, cancelled=self._cancelled)
+        return run_instances(cluster, run.requests, cell.sampling, cancelled=self._cancelled)
 
     def _run_peer(self, run: _CellRun) -> Measurement:
         peer = self._peer(run.cell)
         if isinstance(peer, str):
             raise PeerError(peer)
-        return peer.run(run.asks, run.cell.sampling, run.cell.engine)
+        return peer.run(run.requests, run.cell.sampling, run.cell.engine)
 
     def _peer(self, cell: Cell) -> Peer | str:
         assert cell.peer is not None
         key = (cell.peer, cell.model, cell.dtype)
         if key not in self._peers:
             peer = make_peer(cell.peer)
-            why = peer.unavailable()
-            if why is None:
+            reason = peer.unavailable()
+            if reason is None:
                 try:
                     peer.load(self._models, cell.model, cell.dtype)
                 except Exception as error:
-                    why = f"it cannot load the model: {_sentence(error)}"
-            self._peers[key] = why or peer
+                    reason = f"it cannot load the model: {_sentence(error)}"
+            self._peers[key] = reason or peer
         return self._peers[key]
 
     def _versions(self) -> dict[str, str]:
@@ -277,9 +277,9 @@ class Runner:
 
     def _reference(self, run: _CellRun) -> Measurement | None:
         """Return the warm-up of the first baseline (or the first variant) that ran at the same point."""
-        wanted = [*self._scenario.baselines, *(variant.id for variant in self._scenario.variants)]
-        here = {other.cell.variant: other.warm for other in self._runs if other.cell.point == run.cell.point}
-        return next((warm for name in wanted if (warm := here.get(name)) is not None), None)
+        order = [*self._scenario.baselines, *(variant.id for variant in self._scenario.variants)]
+        warm_ups = {other.cell.variant: other.warm for other in self._runs if other.cell.point == run.cell.point}
+        return next((warm for name in order if (warm := warm_ups.get(name)) is not None), None)
 
     def _record(self, rounds: int, quiet: bool, busy: float | None) -> Record:
         scenario = self._scenario

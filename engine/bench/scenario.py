@@ -183,16 +183,16 @@ def workloads_of(scenario: Scenario) -> list[Workload]:
 
 
 def _check_instances(cell: Cell) -> None:
-    alone = {
+    unsupported = {
         "a peer": cell.peer is not None,
         "tiers": cell.tiers != TierSizes(),
         "an observer": cell.observer != "none",
         "compiled code": not cell.engine.enforce_eager,
         "several outputs of a request": cell.sampling.num_sequences > 1,
     }
-    wrong = [what for what, there in alone.items() if there and cell.engine.num_instances]
-    if wrong:
-        raise ConfigError(sentence("instances.one_engine", name=wrong[0]))
+    used = [name for name, is_used in unsupported.items() if is_used]
+    if used and cell.engine.num_instances:
+        raise ConfigError(sentence("instances.one_engine", name=used[0]))
 
 
 def _put(tree: dict[str, Any], path: str, value: Any, where: str) -> None:
@@ -226,7 +226,7 @@ def read_scenario(path: Path) -> Scenario:
         names = msgspec.convert(tree.pop("names", {}), dict[str, Text])
         headlines = msgspec.convert(tree.pop("headlines", []), list[dict[str, Any]])
         scenario = msgspec.convert(tree, Scenario)
-        scenario = replace(scenario, headlines=_spread(headlines, scenario, names))
+        scenario = replace(scenario, headlines=_expand(headlines, scenario, names))
     except OSError as error:
         raise BenchError(f"cannot read {path}: {error.strerror or error}") from error
     except msgspec.DecodeError as error:  # ValidationError is one
@@ -235,13 +235,13 @@ def read_scenario(path: Path) -> Scenario:
     return scenario
 
 
-def _spread(headlines: list[dict[str, Any]], scenario: Scenario, names: dict[str, Text]) -> list[Headline]:
+def _expand(headlines: list[dict[str, Any]], scenario: Scenario, names: dict[str, Text]) -> list[Headline]:
     """Expand each headline to one per listed point and baseline."""
     titles: dict[Any, Text | None] = {case.value: case.title for case in scenario.axis.points()}
     titles |= {variant.id: variant.title for variant in scenario.variants} | names
     found = []
     for headline in headlines:
-        for at, against in product(_listed(headline.get("at")), _listed(headline.get("against"))):
+        for at, against in product(_as_list(headline.get("at")), _as_list(headline.get("against"))):
             one = msgspec.convert({**headline, "at": at, "against": against}, Headline)
             en, zh = one.title.en, one.title.zh
             for part, name in (("{at}", titles.get(at)), ("{against}", titles.get(against))):
@@ -251,7 +251,7 @@ def _spread(headlines: list[dict[str, Any]], scenario: Scenario, names: dict[str
     return found
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
@@ -314,15 +314,15 @@ def without_paths(scenario: Scenario) -> Scenario:
     """Return the scenario for its record, with names of folders and files instead of paths."""
     axis = replace(scenario.axis, cases=[replace(case, set=_without_paths(case.set)) for case in scenario.axis.cases])
     variants = [replace(variant, set=_without_paths(variant.set)) for variant in scenario.variants]
-    workload = {key: _named(f"workload.{key}", value) for key, value in scenario.workload.items()}
+    workload = {key: _without_path(f"workload.{key}", value) for key, value in scenario.workload.items()}
     return replace(scenario, model=model_name(scenario.model), workload=workload, axis=axis, variants=variants)
 
 
 def _without_paths(settings: dict[str, Any]) -> dict[str, Any]:
-    return {path: _named(path, value) for path, value in settings.items()}
+    return {path: _without_path(path, value) for path, value in settings.items()}
 
 
-def _named(path: str, value: Any) -> Any:
+def _without_path(path: str, value: Any) -> Any:
     """Return a setting with the name of a file or folder instead of its path."""
     if path == "model":
         return model_name(value)

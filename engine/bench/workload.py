@@ -24,7 +24,7 @@ Encode = Callable[[str], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class WorkloadRequest:
     """Request of a workload. It is submitted as soon as `at`, `at_step`, `after` and `think` all allow."""
 
     prompt: list[int]  # only the new tokens of a further turn, unless `is_whole`
@@ -134,7 +134,7 @@ class Trace(_Workload, frozen=True, kw_only=True, tag="trace"):
 Workload = Random | SharedPrefix | FewShot | MultiTurn | Tree | LateLong | Texts | Trace
 
 
-def requests_of(workload: Workload, vocab_size: int, seed: int, encode: Encode | None = None) -> list[Ask]:
+def requests_of(workload: Workload, vocab_size: int, seed: int, encode: Encode | None = None) -> list[WorkloadRequest]:
     """Return the requests of a workload. `encode` is the model's tokenizer; only `texts` needs it.
 
     Raises:
@@ -147,7 +147,7 @@ def requests_of(workload: Workload, vocab_size: int, seed: int, encode: Encode |
         case SharedPrefix():
             prefix = draw.tokens(workload.prefix_tokens)
             return [
-                draw.ask(prefix + draw.tokens(workload.suffix_tokens), workload.output_tokens)
+                draw.request(prefix + draw.tokens(workload.suffix_tokens), workload.output_tokens)
                 for _ in range(workload.num_requests)
             ]
         case FewShot():
@@ -158,20 +158,20 @@ def requests_of(workload: Workload, vocab_size: int, seed: int, encode: Encode |
             paths = [draw.tokens(workload.node_tokens)]
             for _ in range(workload.depth):
                 paths = [path + draw.tokens(workload.node_tokens) for path in paths for _ in range(workload.branching)]
-            return [draw.ask(path, workload.output_tokens) for path in paths]
+            return [draw.request(path, workload.output_tokens) for path in paths]
         case LateLong():
             decoding = [
-                draw.ask(draw.tokens(workload.prompt_tokens), workload.output_tokens)
+                draw.request(draw.tokens(workload.prompt_tokens), workload.output_tokens)
                 for _ in range(workload.num_requests)
             ]
             long = draw.tokens(workload.long_tokens)
-            return [*decoding, draw.ask(long, workload.long_output_tokens, at_step=workload.at_step, late=True)]
+            return [*decoding, draw.request(long, workload.long_output_tokens, at_step=workload.at_step, late=True)]
         case Texts():
             if encode is None:
                 raise BenchError("this workload has texts, and the model has no tokenizer")
-            return [_read(encode(text), workload, draw) for text in workload.texts]
+            return [_text_request(encode(text), workload, draw) for text in workload.texts]
         case Trace():
-            return _traced(workload, draw, encode)
+            return _trace(workload, draw, encode)
 
 
 class _Draw:
@@ -183,7 +183,7 @@ class _Draw:
         self.generator = generator
         self._vocab_size = vocab_size
         self._seed = seed
-        self._num_asks = 0
+        self._num_requests = 0
 
     def length(self, length: Length) -> int:
         if isinstance(length, int):
@@ -200,73 +200,75 @@ class _Draw:
         generator = np.random.default_rng([self._seed, key])
         return generator.integers(FIRST_ID, self._vocab_size, length).tolist()  # type: ignore[no-any-return]
 
-    def ask(self, prompt: list[int], output_tokens: Length, **when: float | int | bool | None) -> Ask:
-        self._num_asks += 1
-        seed = (self._seed << 32) + self._num_asks
-        return Ask(prompt, self.length(output_tokens), seed, **when)  # type: ignore[arg-type]
+    def request(self, prompt: list[int], output_tokens: Length, **when: float | int | bool | None) -> WorkloadRequest:
+        self._num_requests += 1
+        seed = (self._seed << 32) + self._num_requests
+        return WorkloadRequest(prompt, self.length(output_tokens), seed, **when)  # type: ignore[arg-type]
 
 
-def _read(token_ids: list[int], workload: Texts, draw: _Draw) -> Ask:
+def _text_request(token_ids: list[int], workload: Texts, draw: _Draw) -> WorkloadRequest:
     if workload.prompt_tokens is None:
-        return draw.ask(token_ids, workload.output_tokens)
+        return draw.request(token_ids, workload.output_tokens)
     chosen = token_ids[workload.prompt_tokens :][: workload.output_tokens]
     if not chosen:
         raise BenchError(f"a text of {len(token_ids)} tokens has none after a prompt of {workload.prompt_tokens}")
-    ask = draw.ask(token_ids[: workload.prompt_tokens], len(chosen))
-    return replace(ask, chosen=chosen)
+    request = draw.request(token_ids[: workload.prompt_tokens], len(chosen))
+    return replace(request, chosen=chosen)
 
 
-def _random(workload: Random, draw: _Draw) -> list[Ask]:
+def _random(workload: Random, draw: _Draw) -> list[WorkloadRequest]:
     prompts = [draw.tokens(workload.prompt_tokens) for _ in range(workload.num_requests)]
     gaps = np.zeros(workload.num_requests)
     if workload.rate is not None:
         # the run begins with the first arrival, so there is no gap before it
         gaps[1:] = draw.generator.exponential(1 / workload.rate, workload.num_requests - 1)
     arrivals = np.cumsum(gaps).tolist()
-    asks = [draw.ask(prompt, workload.output_tokens, at=at) for prompt, at in zip(prompts, arrivals, strict=True)]
+    requests = [
+        draw.request(prompt, workload.output_tokens, at=at) for prompt, at in zip(prompts, arrivals, strict=True)
+    ]
     if workload.copies == 1:
-        return asks
+        return requests
     from engine.model.sampling import sample_seed
 
     return [
-        Ask(ask.prompt, ask.output_tokens, sample_seed(ask.seed, copy), at=ask.at)
-        for ask in asks
+        WorkloadRequest(request.prompt, request.output_tokens, sample_seed(request.seed, copy), at=request.at)
+        for request in requests
         for copy in range(workload.copies)
     ]
 
 
-def _traced(workload: Trace, draw: _Draw, encode: Encode | None) -> list[Ask]:
+def _trace(workload: Trace, draw: _Draw, encode: Encode | None) -> list[WorkloadRequest]:
     path = workload.path
     if path.parent == TRACES and not path.is_file():
         found = ", ".join(sorted(path.stem for path in TRACES.glob("*.jsonl")))
         raise BenchError(f"there is no trace {workload.name}; there are {found}")
-    asks = _asks_of(read_requests(path, workload.format, encode), workload, draw)
-    if len(asks) < workload.num_requests:
-        raise BenchError(f"the trace {path.name} has {len(asks)} requests of at most {workload.most_tokens} tokens")
-    return asks
+    requests = _trace_requests(read_requests(path, workload.format, encode), workload, draw)
+    if len(requests) < workload.num_requests:
+        raise BenchError(f"the trace {path.name} has {len(requests)} requests of at most {workload.most_tokens} tokens")
+    return requests
 
 
-def requests_in(file: RequestFile, workload: Trace, vocab_size: int, seed: int) -> list[Ask]:
+def requests_in(file: RequestFile, workload: Trace, vocab_size: int, seed: int) -> list[WorkloadRequest]:
     """Return the first requests of a user's file; fewer than `num_requests` if the file has no more.
 
     Raises:
         BenchError: no request is short enough, or the scale does not divide the tokens per hash.
     """
-    asks = _asks_of(file, workload, _Draw(np.random.default_rng(seed), vocab_size, seed))
-    if not asks:
+    requests = _trace_requests(file, workload, _Draw(np.random.default_rng(seed), vocab_size, seed))
+    if not requests:
         raise BenchError(f"{workload.name} has no request of at most {workload.most_tokens} tokens")
-    return asks
+    return requests
 
 
-def _asks_of(file: RequestFile, workload: Trace, draw: _Draw) -> list[Ask]:
+def _trace_requests(file: RequestFile, workload: Trace, draw: _Draw) -> list[WorkloadRequest]:
     size = file.hash_tokens
     if workload.scale < 1 or (size or 0) % workload.scale:  # prompts would be shorter than their shared prefixes
         raise BenchError(f"scale must divide {size}, the tokens per hash; {workload.scale} does not")
-    asks: list[Ask] = []
+    requests: list[WorkloadRequest] = []
     began: float | None = None
     turns: dict[int | None, tuple[int, int]] = {}  # row -> index of its request, number of prompt and answer tokens
     for number, row in enumerate(file.rows):
-        if len(asks) == workload.num_requests:
+        if len(requests) == workload.num_requests:
             break
         num_in, num_out = (max(1, length // workload.scale) for length in (row.input_length, row.output_length))
         before = file.after[number] if file.after else None
@@ -289,30 +291,32 @@ def _asks_of(file: RequestFile, workload: Trace, draw: _Draw) -> list[Ask]:
         at = (row.timestamp - began) / file.ticks * workload.stretch if row.delay is None or after is None else 0.0
         think = (row.delay or 0.0) / file.ticks * workload.stretch
         is_whole = after is not None and not (adds or holds)
-        turns[number] = len(asks), num_in + num_out
-        asks.append(draw.ask(prompt, num_out, at=at, after=after, think=think, is_whole=is_whole))
-    return asks
+        turns[number] = len(requests), num_in + num_out
+        requests.append(draw.request(prompt, num_out, at=at, after=after, think=think, is_whole=is_whole))
+    return requests
 
 
-def _few_shot(workload: FewShot, draw: _Draw) -> list[Ask]:
+def _few_shot(workload: FewShot, draw: _Draw) -> list[WorkloadRequest]:
     instruction = draw.tokens(workload.instruction_tokens)
     pool = [draw.tokens(workload.example_tokens) for _ in range(workload.pool)]
-    asks = []
+    requests = []
     for _ in range(workload.num_requests):
         chosen = sorted(draw.generator.permutation(workload.pool)[: workload.examples].tolist())
         shots = [token for index in chosen for token in pool[index]]
         question = draw.tokens(workload.question_tokens)
-        asks.append(draw.ask(instruction + shots + question, workload.output_tokens))
-    return asks
+        requests.append(draw.request(instruction + shots + question, workload.output_tokens))
+    return requests
 
 
-def _multi_turn(workload: MultiTurn, draw: _Draw) -> list[Ask]:
+def _multi_turn(workload: MultiTurn, draw: _Draw) -> list[WorkloadRequest]:
     """Return the first turns of all conversations, then the second turns, and so on."""
     system = draw.tokens(workload.system_tokens)
-    asks: list[Ask] = []
+    requests: list[WorkloadRequest] = []
     for turn in range(workload.turns):
         for _ in range(workload.conversations):
             user_turn = draw.tokens(workload.user_tokens)
-            after = len(asks) - workload.conversations if turn else None
-            asks.append(draw.ask(user_turn if turn else system + user_turn, workload.output_tokens, after=after))
-    return asks
+            after = len(requests) - workload.conversations if turn else None
+            requests.append(
+                draw.request(user_turn if turn else system + user_turn, workload.output_tokens, after=after)
+            )
+    return requests

@@ -1,4 +1,4 @@
-"""Settings of an ablation: which heads and layers are off, and from which record of the run on."""
+"""Settings of an ablation: the heads and layers that are switched off, each from a given trace record on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PART = re.compile(r"(\d+)(?:\.(\d+))?@(\d+)")
 
 
 class Off(NamedTuple):
-    """A query head of a layer, or a whole layer (None), that is off once the log has `record` records."""
+    """Query head of a layer, or all heads (None), that is switched off once the log has `record` records."""
 
     layer: int
     head: int | None
@@ -24,10 +24,10 @@ class Off(NamedTuple):
 
 
 def read_ablation(text: str | None) -> list[Off]:
-    """Return what `EngineConfig.ablate` switches off: `LAYER.HEAD@RECORD` or `LAYER@RECORD`, with spaces between.
+    """Parse `EngineConfig.ablate`: items `LAYER.HEAD@RECORD` or `LAYER@RECORD`, separated by spaces.
 
     Raises:
-        ValueError: it is not of this form.
+        ValueError: an item does not have this form.
     """
     found = []
     for part in (text or "").split():
@@ -39,7 +39,7 @@ def read_ablation(text: str | None) -> list[Off]:
 
 
 def refusal(offs: Sequence[Off], facts: ModelFacts) -> str:
-    """Return why this cannot be switched off in a model, one sentence; "" = it can."""
+    """Return a sentence that says why `offs` cannot be switched off in a model, or "" if they can."""
     if facts.latent_dim or facts.state_bytes:
         stored = sentence("kept.latents" if facts.latent_dim else "kept.states")
         return sentence("ablate.model", name=facts.name, kept=stored)

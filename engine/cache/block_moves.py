@@ -53,8 +53,8 @@ class PendingMoves:
         """Add a move from the CPU store."""
         self._swaps_in.append((cpu_block_id, block_id))
 
-    def given_away(self, block_id: int) -> None:
-        """Cancel a copy to a block that no sequence holds."""
+    def cancel_copy(self, block_id: int) -> None:
+        """Remove the pending copy to a block that no sequence holds any more."""
         self._copies.pop(block_id, None)
 
     def take(self) -> BlockMoves:

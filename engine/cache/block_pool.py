@@ -89,8 +89,8 @@ class BlockPool:
     Ids are unique among all pools of a run, so a block id identifies its pool. Looking up another pool's block raises
     KeyError.
 
-    Several blocks may have the same hash: two sequences computed the same content in one step. All of them stay cached.
-    The first one answers lookups; when it is evicted, the next one does.
+    Several blocks have the same hash if sequences compute the same content in one step. All of them stay cached.
+    Lookups return the first one, or once it is evicted the next one.
     """
 
     def __init__(self, num_blocks: int, first_block: int = 0) -> None:
@@ -139,7 +139,7 @@ class BlockPool:
         return hole
 
     def allocate(self) -> tuple[Block, Eviction | None]:
-        """Allocate the head of the free queue, with ref_count 1. Also returns its eviction, if it had a hash.
+        """Allocate the head of the free queue, with ref_count 1. Also returns its eviction if it had a hash.
 
         Raises KeyError if no block is free.
         """
@@ -173,9 +173,9 @@ class BlockPool:
         return self.share(block)
 
     def free(self, block: Block) -> QueueEnd | None:
-        """Remove an owner. Returns the end of the free queue that the block went to; None: it is still held.
+        """Remove an owner. Returns the end of the free queue to which the block was added; None if it is still held.
 
-        A block with a hash goes to the back, another one is emptied and goes to the front.
+        A block with a hash is added at the back. A block without one is emptied and added at the front.
         """
         if block.ref_count <= 0:
             text = f"block {block.block_id} is released, but no sequence holds it"
@@ -271,7 +271,7 @@ class BlockPool:
         unheld = {b.block_id for b in self.blocks.values() if b.ref_count == 0}
         ensure(
             set(free) == unheld,
-            f"free queue {sorted(free)} is not the blocks that no sequence holds {sorted(unheld)}",
+            f"the free queue has blocks {sorted(free)}, but no sequence holds blocks {sorted(unheld)}",
             "free_queue",
             said=len(free),
             counted=len(unheld),
@@ -297,21 +297,21 @@ class BlockPool:
             if block.block_hash is not None:
                 known = block.block_id in self._ids_of(block.block_hash)
                 ensure(
-                    known, f"{name} carries a hash that the index does not know",
+                    known, f"{name} has a hash that is not in the index",
                     "unknown_hash", block_id=block.block_id,
                 )  # fmt: skip
         for block_hash in self._id_by_hash.keys() | self._more_by_hash.keys():
             ids = self._ids_of(block_hash)
-            alone = block_hash not in self._more_by_hash or len(ids) > 1
+            has_blocks = block_hash not in self._more_by_hash or len(ids) > 1
             ensure(
-                alone and block_hash in self._id_by_hash,
+                has_blocks and block_hash in self._id_by_hash,
                 f"hash {block_hash.hex()} is in the index without a block",
                 "empty_hash",
             )
             for block_id in ids:
-                carried = self.blocks[block_id].block_hash
                 ensure(
-                    carried == block_hash, f"the index has block {block_id} under a hash it does not carry",
+                    self.blocks[block_id].block_hash == block_hash,
+                    f"the index has block {block_id} under a hash that the block does not have",
                     "stale_index", block_id=block_id,
                 )  # fmt: skip
         recounts = {
@@ -324,10 +324,10 @@ class BlockPool:
                 sum(b.num_filled for b in self.blocks.values() if b.ref_count > 0),
             ),
         }
-        for what, (counter, recount) in recounts.items():
+        for name, (counter, recount) in recounts.items():
             ensure(
                 counter == recount,
-                f"the counter of {what} says {counter}, a recount {recount}",
+                f"the counter of {name} is {counter}, a recount gives {recount}",
                 "counter",
                 said=counter,
                 counted=recount,

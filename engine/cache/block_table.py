@@ -13,14 +13,14 @@ from engine.trace.operations import RELEASED
 
 @dataclass(slots=True)
 class BlockTables:
-    """Block tables of a sequence. All groups cover the same positions, and differ in the released blocks.
+    """Block tables of a sequence. Those of all groups cover the same positions, but have different released blocks.
 
         positions   [0 ............ num_computed) [num_computed ... len(block_ids[g]) * block_size)
                      K and V exist                 covered, written by this step or later
 
     `block_ids[g]`: the table of group g, with RELEASED for released blocks.
-    `num_released[g]`: its number of RELEASED entries; the last entry is never one. Behind a window they are adjacent;
-    for states and forgotten tokens they are scattered.
+    `num_released[g]`: number of RELEASED entries in it. The last entry is never RELEASED. With a window the RELEASED
+    entries are adjacent; with states or forgotten tokens they are scattered.
     """
 
     block_ids: list[list[int]]
@@ -58,7 +58,7 @@ def check_tables(
 ) -> None:
     """Compare the tables with the group's pool and counter. Raises IntegrityError.
 
-    `promised`: block id -> sequence that will fill it in this step, of all groups. O(blocks in all tables).
+    `promised`: block id -> sequence that will fill it in this step, for all groups. O(blocks in all tables).
     """
     owners: Counter[int] = Counter()
     for seq_id, table in tables.items():
@@ -69,7 +69,7 @@ def check_tables(
         gone = len(block_ids) - len(held)
         ensure(
             gone == released,
-            f"{name} says {released} blocks are released, {gone} are",
+            f"{name} counts {released} released blocks, but its table has {gone}",
             "table",
             seq_id=seq_id,
         )
@@ -82,7 +82,7 @@ def check_tables(
         covered = len(block_ids) * block_size
         ensure(
             table.num_computed <= covered,
-            f"{name} has computed {table.num_computed} of {covered} positions",
+            f"{name} has computed {table.num_computed} positions, but its blocks cover {covered}",
             "table",
             seq_id=seq_id,
         )
@@ -96,11 +96,11 @@ def check_tables(
                 "filled", block_id=block_id, said=block.num_filled, counted=computed,
             )  # fmt: skip
             hashed = logical >= table.num_hashed or block.block_hash is not None or block_id in promised
-            ensure(hashed, f"{name} counts block {block_id} as hashed, but it carries no hash", "table", seq_id=seq_id)
+            ensure(hashed, f"{name} counts block {block_id} as hashed, but it has no hash", "table", seq_id=seq_id)
     for block in pool.blocks.values():
         name, count = f"block {block.block_id}", owners[block.block_id]
         ensure(
-            block.ref_count == count, f"{name} has ref_count {block.ref_count} and is in {count} tables",
+            block.ref_count == count, f"{name} has ref_count {block.ref_count}, but is in {count} tables",
             "ref_count", block_id=block.block_id, said=block.ref_count, counted=count,
         )  # fmt: skip
         ensure(
@@ -123,7 +123,7 @@ def check_tables(
             )
     for block_id, seq_id in promised.items():
         if block_id not in pool.blocks:
-            continue  # another group's
+            continue  # in the pool of another group
         holds = seq_id in tables and block_id in tables[seq_id].block_ids[group]
         ensure(
             holds,
@@ -135,7 +135,7 @@ def check_tables(
     recount = sum(table.num_tokens(group, block_size) for table in tables.values())
     ensure(
         tokens_logical == recount,
-        f"the counter of computed tokens says {tokens_logical}, a recount {recount}",
+        f"the counter of computed tokens is {tokens_logical}, a recount gives {recount}",
         "counter",
         said=tokens_logical,
         counted=recount,

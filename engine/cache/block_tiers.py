@@ -1,6 +1,6 @@
-"""Blocks of one group of layers as tensors, on the device and in CPU memory, and moves of blocks between them.
+"""Tensors of one group of layers on the device and in CPU memory, and moves of blocks between them.
 
-A block lies in a tensor at place `block id - first block id` of the tensor's tier (see `block_groups`).
+The index of a block in a tensor is `block id - first block id` of the tensor's tier (see `block_groups`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BLOCKS_AT_ONCE = 32  # gathered on the device before a copy to the host
 
 
 class BlockTiers:
-    """Tensors of a group in each tier, all with the block as their first dimension, in the same order."""
+    """Tensors of a group in each tier, in the same order, with blocks as their first dimension."""
 
     def __init__(
         self,
@@ -31,11 +31,10 @@ class BlockTiers:
         """Use the tensors of `store` on the device, and allocate those in CPU memory. `first_*`: first block ids.
 
         Raises:
-            RuntimeError, MemoryError: there is no CPU memory for so many blocks.
+            RuntimeError, MemoryError: the CPU has too little memory for `num_cpu_blocks` blocks.
         """
         device_pools = store.pools(layers)
-        # page-locked where there is a device, so that a copy is one transfer
-        pinned = store.device.type == "cuda"
+        pinned = store.device.type == "cuda"  # so that a copy is one transfer
         cpu_pools = [
             torch.empty((num_cpu_blocks, *pool.shape[1:]), dtype=pool.dtype, pin_memory=pinned)
             for pool in device_pools
@@ -59,40 +58,38 @@ class BlockTiers:
         """Bytes of one block in the device's tensors of these layers."""
         return sum(pool[0].nbytes for pool in self._pools["device"])
 
-    def take(self, block_ids: Sequence[int]) -> list[memoryview]:
-        """Return the content of blocks, `bytes_per_block` bytes each: of every tensor, in order, what it has of the
-        block.
-        """
-        pieces = [block_ids[i : i + BLOCKS_AT_ONCE] for i in range(0, len(block_ids), BLOCKS_AT_ONCE)]
-        return [content for piece in pieces for content in self._take(piece)]
+    def read(self, block_ids: Sequence[int]) -> list[memoryview]:
+        """Return the content of each block, `bytes_per_block` bytes: its rows of all tensors, concatenated in order."""
+        batches = [block_ids[i : i + BLOCKS_AT_ONCE] for i in range(0, len(block_ids), BLOCKS_AT_ONCE)]
+        return [content for batch in batches for content in self._read(batch)]
 
-    def _take(self, block_ids: Sequence[int]) -> list[memoryview]:
+    def _read(self, block_ids: Sequence[int]) -> list[memoryview]:
         pools = self._pools["device"]
-        place = torch.tensor(block_ids, device=pools[0].device) - self._first["device"]
-        parts = [pool.index_select(0, place).reshape(len(block_ids), -1).view(torch.uint8) for pool in pools]
+        index = torch.tensor(block_ids, device=pools[0].device) - self._first["device"]
+        parts = [pool.index_select(0, index).reshape(len(block_ids), -1).view(torch.uint8) for pool in pools]
         rows = torch.cat(parts, dim=1).cpu().numpy()  # [n, bytes_per_block]
         return [memoryview(row) for row in rows]
 
-    def put(self, contents: Sequence[tuple[int, bytes]]) -> None:
-        """Write content to blocks that `take` returned, here or in another engine with the same tensors.
+    def write(self, contents: Sequence[tuple[int, bytes]]) -> None:
+        """Write contents, by block id, that `read` returned here or in another engine with the same tensors.
 
         Raises:
-            ValueError: a content is of another size.
+            ValueError: a content does not have `bytes_per_block` bytes.
         """
         if not contents:
             return
         size, block_ids = self.bytes_per_block, [block_id for block_id, _ in contents]
         wrong = [len(data) for _, data in contents if len(data) != size]
         if wrong:
-            raise ValueError(f"a block has {size} bytes here, not {wrong[0]}")
+            raise ValueError(f"the content of a block must have {size} bytes, got {wrong[0]}")
         rows = torch.frombuffer(bytearray(b"".join(data for _, data in contents)), dtype=torch.uint8)
         rows = rows.reshape(len(contents), size)
         begin = 0
         for pool in self._pools["device"]:
             num_bytes = pool[0].nbytes
             part = rows[:, begin : begin + num_bytes].contiguous().view(pool.dtype).reshape(-1, *pool.shape[1:])
-            place = torch.tensor(block_ids, device=pool.device) - self._first["device"]
-            pool.index_copy_(0, place, part.to(pool.device))
+            index = torch.tensor(block_ids, device=pool.device) - self._first["device"]
+            pool.index_copy_(0, index, part.to(pool.device))
             begin += num_bytes
 
     def move(self, moves: BlockMoves) -> None:
@@ -104,7 +101,7 @@ class BlockTiers:
     def _move(self, source: Tier, target: Tier, pairs: Sequence[tuple[int, int]]) -> None:
         src, dst = zip(*pairs, strict=True)
         pools = list(zip(self._pools[source], self._pools[target], strict=True))
-        from_place = torch.tensor(src, device=pools[0][0].device) - self._first[source]
-        to_place = torch.tensor(dst, device=pools[0][1].device) - self._first[target]
-        for here, there in pools:
-            there.index_copy_(0, to_place, here.index_select(0, from_place).to(there.device))
+        src_index = torch.tensor(src, device=pools[0][0].device) - self._first[source]
+        dst_index = torch.tensor(dst, device=pools[0][1].device) - self._first[target]
+        for src_pool, dst_pool in pools:
+            dst_pool.index_copy_(0, dst_index, src_pool.index_select(0, src_index).to(dst_pool.device))

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 
 class BlockDemand(NamedTuple):
-    """Blocks that an allocation would take from the free queue, and how many it may take.
+    """Number of blocks that an allocation needs from the free queue, and number of available ones.
 
-    Free blocks are available, less those that the same allocation would revive. Where a sequence gets one piece of a
-    region, the largest hole is available, and `num_free` says how many blocks all holes have together.
+    Free blocks are available unless the same allocation would revive them. In a contiguous group, only the largest hole
+    is available, and `num_free` is the number of free blocks in all holes.
     """
 
     needed: int
@@ -23,11 +23,11 @@ class BlockDemand(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The manager's state in the terms of `trace.state.State`, blocks by id."""
+    """State of the manager in the form of `trace.state.State`. Lists of blocks are indexed by block id."""
 
     ref_counts: list[int]
     block_hashes: list[bytes | None]
     num_filled: list[int]
     free_queues: list[list[int]]  # of each group of layers
-    block_tables: dict[int, list[list[int]]]  # sequences that hold blocks: a table for each group
-    cpu_block_tables: dict[int, list[int]]  # sequences that are swapped out
+    block_tables: dict[int, list[list[int]]]  # seq_id -> table of each group, for sequences that hold blocks
+    cpu_block_tables: dict[int, list[int]]  # seq_id -> CPU blocks, for sequences that are swapped out

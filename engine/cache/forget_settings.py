@@ -1,4 +1,4 @@
-"""Settings of KV cache compression by forgetting tokens: which policy, and how many tokens stay."""
+"""Settings of KV cache compression, which drops the keys and values of ("forgets") single tokens per head."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ PolicyName = Literal["window", "h2o", "tova", "snapkv", "key_norm", "expected_at
 
 
 class ForgetSettings(NamedTuple):
-    """Settings of KV cache compression: after the prompt and every `every` tokens, a KV head keeps `budget` tokens.
+    """Settings of KV cache compression: after the prompt and every `every` tokens, a KV head retains `budget` tokens.
 
-    The first `sinks` tokens and the `recent` newest ones are always kept.
+    The first `sinks` tokens and the `recent` newest ones are always retained.
     """
 
     policy: PolicyName
@@ -22,6 +22,6 @@ class ForgetSettings(NamedTuple):
     seed: int = 0
 
     def is_due(self, num_computed: int, num_prompt_tokens: int) -> bool:
-        """Return whether tokens are forgotten when `num_computed` tokens are computed."""
+        """Return whether the policy drops tokens once `num_computed` tokens are computed."""
         later = num_computed - num_prompt_tokens
         return later == 0 or (later > 0 and self.every > 0 and later % self.every == 0)

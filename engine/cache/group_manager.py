@@ -1,4 +1,4 @@
-"""Blocks of one group of layers: its pool, its blocks of the CPU store, its column of every block table.
+"""Blocks of one group of layers: its pool, its blocks of the CPU store, and its block table of each sequence.
 
 `KVCacheManager` has one manager per group, and handles what concerns all groups of a sequence. A group manager changes
 the blocks of its group and emits a trace operation for every change, in order. Block ids are those of the trace: the
@@ -40,7 +40,7 @@ from engine.trace.records import Memory
 
 
 class GroupManager:
-    """Blocks of a group of layers. The argument `tables` has the block tables of sequence `seq_id`."""
+    """Manager of a group's blocks. The argument `tables` has the block tables of sequence `seq_id`, of all groups."""
 
     def __init__(
         self,
@@ -57,20 +57,20 @@ class GroupManager:
         Args:
             index: position of the group among all groups.
             swap_space: number of its blocks in the CPU store.
-            kv_bytes_per_token: bytes of all its layers.
+            kv_bytes_per_token: bytes of all its layers together.
             promised: block id -> sequence that will write it in this step; shared by all groups.
         """
         self.index = index
         self.block_size = block_size
         self.num_blocks = plan.num_blocks
         self.retention = plan.retention
-        self.one_piece = plan.one_piece
+        self.contiguous = plan.contiguous
         self.pool = BlockPool(plan.num_blocks, plan.first_block)
         self.swap_space = SwapSpace(swap_space, plan.first_cpu_block + index * swap_space)
         self.evicted = EvictedBlocks()
         self.moves = PendingMoves()
         self.tokens_logical = 0  # computed tokens in held blocks, counted per sequence
-        self.record_index = 0  # record of the next operations
+        self.record_index = 0  # index of the record that will contain the next operations
         self._kv_bytes_per_token = kv_bytes_per_token
         self._state_bytes = plan.state_bytes
         self.kv_bytes_per_block = plan.state_bytes or kv_bytes_per_token * block_size
@@ -79,14 +79,14 @@ class GroupManager:
 
     # demand
 
-    def demand_at_most(self, num_slots: int, tokens_a_step: int) -> BlockDemand:
-        """Return the maximum blocks of a sequence of `num_slots` tokens, and the blocks of the pool.
+    def max_demand(self, num_slots: int, tokens_a_step: int) -> BlockDemand:
+        """Return the maximum number of blocks of a sequence of `num_slots` tokens, and the size of the pool.
 
         `tokens_a_step`: maximum tokens of a sequence in one step.
         """
         needed = self._num_blocks_of(num_slots)
         if self.retention is not None:
-            needed = min(needed, self.retention.most_blocks(tokens_a_step, self.block_size))
+            needed = min(needed, self.retention.max_blocks(tokens_a_step, self.block_size))
         return BlockDemand(needed, self.num_blocks)
 
     def demand(
@@ -100,22 +100,22 @@ class GroupManager:
     ) -> BlockDemand:
         """Return the blocks that `take_hits` and `cover` would take from the free queue. Changes nothing.
 
-        `reserved`: tokens to count instead of `num_tokens`, if more. A group that releases blocks ignores it, because
-        it never holds all blocks of a sequence.
+        `reserved`: tokens to count instead of `num_tokens`, if it is larger. A group that releases blocks ignores it,
+        because it never holds all blocks of a sequence.
         """
         if self.retention is None:
             num_tokens = max(num_tokens, reserved)
         first = len(tables.block_ids[self.index]) + len(hits)
         if self.retention is not None and self.retention.checkpoint:
-            num_new = len(incoming.logicals) + self.retention.num_left(
+            num_new = len(incoming.logicals) + self.retention.num_stored(
                 max(first, incoming.end), num_tokens, self.block_size
             )
-            num_new += len(self.lacking(tables, num_tokens))
+            num_new += len(self.missing_state_blocks(tables, num_tokens))
         else:
             num_new = self._num_blocks_of(num_tokens) - first - incoming.num_released
         num_revived = sum(self.pool.blocks[i].ref_count == 0 for i in hits if i != RELEASED)
         num_copies = len(self.shared_before_write(seq_id, tables, num_tokens))
-        if self.one_piece:
+        if self.contiguous:
             largest = max((hole.num_blocks for hole in self.pool.holes()), default=0)
             return BlockDemand(max(num_new, 0), largest, self.pool.num_free)
         return BlockDemand(max(num_new, 0) + num_copies, self.pool.num_free - num_revived)
@@ -123,7 +123,7 @@ class GroupManager:
     def shared_before_write(self, seq_id: int, tables: BlockTables, num_tokens: int) -> list[int]:
         """Return the logical blocks of positions [num_computed, num_tokens) that are shared and must be copied.
 
-        A block that the sequence itself promised is not copied.
+        A shared block is not copied if this sequence promised it.
         """
         blocks, block_ids = self.pool.blocks, tables.block_ids[self.index]
         shared = []
@@ -131,22 +131,22 @@ class GroupManager:
             tables.num_computed // self.block_size, min(self._num_blocks_of(num_tokens), len(block_ids))
         ):
             if block_ids[logical] == RELEASED:
-                continue  # no step leaves a state there
+                continue  # no step stores a state in it
             block = blocks[block_ids[logical]]
             if block.ref_count > 1 and self.promised.get(block.block_id) != seq_id:
                 shared.append(logical)
         return shared
 
-    def lacking(self, tables: BlockTables, num_tokens: int) -> list[int]:
-        """Return the table entries without a block in which a step up to `num_tokens` leaves a state.
+    def missing_state_blocks(self, tables: BlockTables, num_tokens: int) -> list[int]:
+        """Return the entries without a block for which a step up to `num_tokens` needs one to store a state.
 
-        The table was allocated for a longer step, which was not computed.
+        They exist if the table was allocated for a longer step that was not computed.
         """
         retention, size, block_ids = self.retention, self.block_size, tables.block_ids[self.index]
         if retention is None or not retention.checkpoint:
             return []
         computed = range(tables.num_computed // size, min(self._num_blocks_of(num_tokens), len(block_ids)))
-        return [i for i in computed if block_ids[i] == RELEASED and retention.leaves(i, num_tokens, size)]
+        return [i for i in computed if block_ids[i] == RELEASED and retention.stores_in(i, num_tokens, size)]
 
     # allocation
 
@@ -167,23 +167,23 @@ class GroupManager:
     ) -> None:
         """Make positions [num_computed, num_tokens) writable: copy shared blocks, then allocate new ones.
 
-        `incoming`: blocks that the caller fills. `reason`: recorded for the other new blocks.
+        `incoming`: blocks that the caller fills. `reason`: reason recorded for the other new blocks.
         """
         block_ids = tables.block_ids[self.index]
         for logical in self.shared_before_write(seq_id, tables, num_tokens):
             block_ids[logical] = self._copy_on_write(seq_id, logical, block_ids[logical])
-        for logical in self.lacking(tables, num_tokens):
+        for logical in self.missing_state_blocks(tables, num_tokens):
             block_ids[logical] = self._allocate(seq_id, logical, reason).block_id
             tables.num_released[self.index] -= 1
             self.tokens_logical += self.block_size
-        if self.one_piece and not block_ids:
+        if self.contiguous and not block_ids:
             self._reserve(seq_id, self._num_blocks_of(num_tokens))
         retention, size = self.retention, self.block_size
         for logical in range(len(block_ids), self._num_blocks_of(num_tokens)):
             if incoming.is_released(logical):
                 block_ids.append(RELEASED)
                 continue
-            if logical >= incoming.end and retention is not None and not retention.leaves(logical, num_tokens, size):
+            if logical >= incoming.end and retention is not None and not retention.stores_in(logical, num_tokens, size):
                 block_ids.append(RELEASED)
                 tables.num_released[self.index] += 1
                 self.tokens_logical -= size
@@ -194,7 +194,7 @@ class GroupManager:
         self.tokens_logical -= incoming.num_released * self.block_size  # as in `BlockTables.num_tokens`
 
     def load(self, seq_id: int, tables: BlockTables, sources: Mapping[int, BlockSource]) -> None:
-        """Mark the blocks that `cover` allocated for external content as full. The caller loads the content."""
+        """Mark blocks that `cover` allocated for external content as full. The caller loads the content."""
         block_ids = tables.block_ids[self.index]
         for logical, source in sources.items():
             block = self.pool.blocks[block_ids[logical]]
@@ -230,7 +230,7 @@ class GroupManager:
 
     def _reserve(self, seq_id: int, num_blocks: int) -> None:
         hole = self.pool.reserve(num_blocks)
-        assert hole is not None, "demand said that it fits"
+        assert hole is not None, "`demand` checks that a hole is large enough"
         self.emit(Reserve(seq_id=seq_id, block_id=hole.block_id, num_blocks=num_blocks, hole_blocks=hole.num_blocks))
 
     def _allocate(self, seq_id: int, logical: int, reason: AllocateReason) -> Block:
@@ -258,9 +258,9 @@ class GroupManager:
     # hashes
 
     def unhashed(self, tables: BlockTables, num_full: int) -> list[tuple[int, Block]]:
-        """Return (logical, block) of the first `num_full` blocks without a hash. Shared ones may already have one.
+        """Return (logical, block) of each of the first `num_full` blocks that has no hash yet.
 
-        Raises MisuseError if an unwritten block is shared, since it cannot be promised.
+        Raises MisuseError if one is shared and not written yet, because it cannot be promised.
         """
         blocks, size, found = self.pool.blocks, self.block_size, list[tuple[int, Block]]()
         for logical, block_id in enumerate(
@@ -282,7 +282,7 @@ class GroupManager:
     def cache(
         self, seq_id: int, unhashed: Sequence[tuple[int, Block]], token_ids: Sequence[int], chain: HashChain
     ) -> None:
-        """Set the hashes of `chain` on blocks. Blocks that are not filled yet become promised."""
+        """Set the hashes of these blocks from `chain`. Blocks that are not filled yet become promised."""
         size = self.block_size
         for logical, block in unhashed:
             if block.num_filled < size:
@@ -300,15 +300,15 @@ class GroupManager:
                 )
             )
 
-    def lose(self, block_id: int, seq_id: int | None) -> None:
-        """Drop the hash of a block of this group whose content was not written. `seq_id`: sequence that promised it."""
+    def uncache(self, block_id: int, seq_id: int | None) -> None:
+        """Drop the hash of a block of this group that was not written. `seq_id`: sequence that promised it."""
         block = self.pool.blocks.get(block_id)
         if block is not None and block.block_hash:
-            self._evict(block_id, self.pool.uncache(block), seq_id, lost=False)
+            self._evict(block_id, self.pool.uncache(block), seq_id, had_content=False)
 
-    def _evict(self, block_id: int, eviction: Eviction, seq_id: int | None, lost: bool = True) -> None:
-        """Emit an eviction. `lost`: the block had content, so later lookups may name this eviction as their reason."""
-        if lost and seq_id is not None:
+    def _evict(self, block_id: int, eviction: Eviction, seq_id: int | None, had_content: bool = True) -> None:
+        """Emit an eviction. Remember it to explain later misses if the block had content."""
+        if had_content and seq_id is not None:
             self.evicted.add(eviction.block_hash, LostBlock(block_id, self.record_index, seq_id))
         self.emit(
             Evict(
@@ -348,7 +348,7 @@ class GroupManager:
         self._release(seq_id, tables, self._releasable(tables, end), self.retention.reason)
 
     def release_forgotten(self, seq_id: int, tables: BlockTables, logicals: Sequence[int]) -> None:
-        """Release full blocks whose tokens every head has forgotten, the last one first, except a table's last."""
+        """Release full blocks whose tokens every head has forgotten, the last one first, except the last entry."""
         block_ids = tables.block_ids[self.index]
         held = [i for i in reversed(logicals) if i < len(block_ids) - 1 and block_ids[i] != RELEASED]
         self._release(seq_id, tables, held, "forgotten")
@@ -395,11 +395,11 @@ class GroupManager:
     def truncate(self, seq_id: int, tables: BlockTables, num_tokens: int) -> None:
         """Discard the content of positions from `num_tokens` on, and free blocks that become empty.
 
-        A piece that was reserved as a whole keeps its blocks.
+        In a contiguous group no block is freed.
         """
         block_ids, size = tables.block_ids[self.index], self.block_size
         self.tokens_logical -= tables.num_computed - num_tokens
-        while not self.one_piece and len(block_ids) > self._num_blocks_of(num_tokens):
+        while not self.contiguous and len(block_ids) > self._num_blocks_of(num_tokens):
             block_id = block_ids.pop()
             end = self.pool.free(self.pool.blocks[block_id])
             self.emit(Free(seq_id=seq_id, block_id=block_id, to=end, reason="take_back"))
@@ -413,7 +413,7 @@ class GroupManager:
             block = self.pool.blocks[block_id]
             end = self.pool.free(block)
             if end is not None:
-                self.moves.given_away(block_id)
+                self.moves.cancel_copy(block_id)
             self.emit(Free(seq_id=seq_id, block_id=block_id, to=end, reason=reason))
 
     # figures and checks
@@ -434,14 +434,14 @@ class GroupManager:
         )
 
     def check_integrity(self, tables: Mapping[int, BlockTables]) -> None:
-        """Compare all counters with a recount. `tables`: of all sequences. Raises IntegrityError. O(blocks)."""
+        """Compare all counters with a recount. `tables`: seq_id -> tables. Raises IntegrityError. O(blocks)."""
         self.pool.check_integrity()
         check_tables(tables, self.pool, self.block_size, self.promised, self.tokens_logical, self.index)
         self.swap_space.check_integrity()
         both = tables.keys() & self.swap_space.tables.keys()
         ensure(
             not both,
-            f"sequences {sorted(both)} hold blocks and are swapped out",
+            f"sequences {sorted(both)} hold blocks, although they are swapped out",
             "swapped_twice",
             seq_id=min(both, default=None),
         )

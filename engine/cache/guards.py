@@ -1,6 +1,6 @@
-"""Errors of the cache's guards: a sentence, and the violated rule with numbers for a page in any language.
+"""Errors of the cache's consistency checks, each with a violated rule of docs/reference/trace-format.md.
 
-The rules are those of docs/reference/trace-format.md.
+The page translates the rule and its numbers into its language.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Literal
 
 from engine.trace.records import Objection
 
-# Each has a sentence of its own in both languages of the page.
+# The page has a sentence for each rule, in each of its languages.
 Rule = Literal[
     "shared_write",
     "shared_promise",
@@ -39,7 +39,7 @@ Rule = Literal[
 
 
 class MisuseError(ValueError):
-    """A method was called where it must not be; nothing has changed."""
+    """A method was called in a state that does not allow the call. Nothing was changed."""
 
     def __init__(self, text: str, rule: Rule, **numbers: int | None) -> None:
         super().__init__(text)
@@ -47,20 +47,20 @@ class MisuseError(ValueError):
 
 
 class IntegrityError(AssertionError):
-    """The bookkeeping contradicts itself; the message says where."""
+    """The counters, indices or tables of the cache contradict each other."""
 
     def __init__(self, text: str, rule: Rule, **numbers: int | None) -> None:
         super().__init__(text)
         self.objection = Objection(rule=rule, text=text, **numbers)
 
 
-def ensure(condition: bool, otherwise: str, rule: Rule, **numbers: int | None) -> None:
-    """Raise IntegrityError with the sentence `otherwise` unless `condition` holds."""
+def ensure(condition: bool, message: str, rule: Rule, **numbers: int | None) -> None:
+    """Raise IntegrityError with `message` unless `condition` is true."""
     if not condition:
-        raise IntegrityError(otherwise, rule, **numbers)
+        raise IntegrityError(message, rule, **numbers)
 
 
 def objection_of(error: Exception) -> Objection:
-    """Return the objection of a guard's error; for any other error, its sentence alone."""
+    """Return the objection of an error of this module; for other errors, an objection with their message only."""
     found = getattr(error, "objection", None)
     return found if isinstance(found, Objection) else Objection(text=str(error))

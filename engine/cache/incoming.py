@@ -9,20 +9,20 @@ from engine.trace.operations import RELEASED, AllocateReason, Medium
 
 
 class BlockSource(NamedTuple):
-    """Place of a block's content outside the pool: a store, or another instance's pool."""
+    """Source of a block's content outside the pool: a store, or another instance's pool."""
 
     block_hash: bytes = b""
     medium: Medium = "cpu"
-    block_id: int = 0  # in the other pool
+    block_id: int = 0  # block id in the other instance's pool
 
 
 class Incoming(NamedTuple):
-    """External content for a group of layers: the blocks of `logicals`, all within [begin, end), are filled from it.
+    """External content for a group of layers. The logical blocks `logicals`, a subset of [begin, end), receive it.
 
-    The other entries in that range are RELEASED, because no later query of the sequence sees them.
+    The other entries of that range are RELEASED, because no later query of the sequence sees them.
     """
 
-    reason: AllocateReason  # of the blocks in `logicals`
+    reason: AllocateReason  # reason to allocate the blocks in `logicals`
     begin: int
     end: int
     logicals: frozenset[int]
@@ -41,13 +41,13 @@ NOTHING = Incoming("admission", 0, 0, frozenset())
 
 
 class Loading(NamedTuple):
-    """External blocks that a sequence loads on admission: the needed ones of [first, end), in every group."""
+    """External blocks that a sequence loads on admission: in each group, the needed ones of [first, end)."""
 
-    first: int  # logical: the number of blocks that hit
+    first: int  # logical block: the number of blocks that hit
     end: int
-    sources: Sequence[Mapping[int, BlockSource]]  # of each group: by logical block
-    num_tokens: int  # leading tokens after the loading; the last block may be partial
-    is_later: bool = False  # received between two steps, after the allocation: see `receive`
+    sources: Sequence[Mapping[int, BlockSource]]  # of each group, by logical block
+    num_tokens: int  # computed tokens after the loading; the last block may be partial
+    is_later: bool = False  # content arrives between two steps, after the allocation: see `KVCacheManager.receive`
 
     def of(self, group: int) -> Incoming:
         """Return the blocks of one group."""
@@ -63,9 +63,9 @@ class Loading(NamedTuple):
         first_token: int,
         end: int,
     ) -> Loading:
-        """Return the loading of [first_token, end), whole blocks, from another instance's block tables.
+        """Return the loading of positions [first_token, end) from another instance's block tables.
 
-        `needed`: for each group the logical blocks of [0, end) that a later query sees.
+        `first_token` begins a block. `needed`: for each group, the logical blocks of [0, end) that a later query sees.
         """
         first = first_token // block_size
         sources: list[dict[int, BlockSource]] = []

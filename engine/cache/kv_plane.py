@@ -1,4 +1,4 @@
-"""Memory layout of a layer's vectors: unquantized, or in fewer bits with a scale for each token and head.
+"""Memory layout of a layer's keys or values: unquantized, or in fewer bits with a scale for each token and head.
 
 A plane holds one kind of vector (keys or values) of one layer, [num_blocks, block_size, Hkv, W]:
 
@@ -7,7 +7,7 @@ A plane holds one kind of vector (keys or values) of one layer, [num_blocks, blo
     int8      round(x / s), s = max |x| / 127                                                W + 2       bytes
     int4      round((x - z) / s), z = min x, s = (max x - min x) / 15; two numbers a byte    W / 2 + 4   bytes
 
-Scales `s` and zero points `z` are float16, one per token and head. Reads return the dtype of the attention.
+Scales `s` and zero points `z` are float16, one per token and head. Reads return the compute dtype.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Shape = tuple[int, int, int, int]  # num_blocks, block_size, Hkv, W
 
 
 class NewPool(Protocol):
-    """Factory of a pool's tensors: zeros, contiguous, in memory that nothing else uses."""
+    """Allocator of a pool's tensors: contiguous zeros in memory that nothing else uses."""
 
     def __call__(self, shape: tuple[int, ...], *, dtype: torch.dtype, device: torch.device) -> Tensor:
         """Return the tensor. Raises RuntimeError or MemoryError if there is no memory for it."""
@@ -85,22 +85,22 @@ class PlainPlane(KVPlane):
         super().__init__(compute, new_pool)
         pool = self._pool(shape, dtype, device)
         self.dtype = dtype
-        # Views made once: [num_slots, Hkv, W] to write tokens, [num_slots * Hkv, W] to gather single heads.
+        # Views: [num_slots, Hkv, W] to write tokens, [num_slots * Hkv, W] to gather single heads.
         self._slots, self._rows = pool.flatten(0, 1), pool.flatten(0, 2)
 
     def write(self, slots: Tensor, x: Tensor) -> None:
         self._slots.index_copy_(0, slots, x if x.dtype == self.dtype else x.to(self.dtype))
 
     def read(self, slots: Tensor) -> Tensor:
-        return self._computed(self._slots.index_select(0, slots))
+        return self._to_compute_dtype(self._slots.index_select(0, slots))
 
     def read_heads(self, rows: Tensor) -> Tensor:
-        return self._computed(self._rows.index_select(0, rows))
+        return self._to_compute_dtype(self._rows.index_select(0, rows))
 
     def view(self, first_slot: int, num_slots: int) -> Tensor:
-        return self._computed(self._slots.narrow(0, first_slot, num_slots))
+        return self._to_compute_dtype(self._slots.narrow(0, first_slot, num_slots))
 
-    def _computed(self, x: Tensor) -> Tensor:
+    def _to_compute_dtype(self, x: Tensor) -> Tensor:
         return x if self.dtype == self.compute_dtype else x.to(self.compute_dtype)
 
 
@@ -119,15 +119,15 @@ class Fp8Plane(KVPlane):
         self._slots.index_copy_(0, slots, bits)
 
     def read(self, slots: Tensor) -> Tensor:
-        return self._numbers(self._slots.index_select(0, slots))
+        return self._dequantize(self._slots.index_select(0, slots))
 
     def read_heads(self, rows: Tensor) -> Tensor:
-        return self._numbers(self._rows.index_select(0, rows))
+        return self._dequantize(self._rows.index_select(0, rows))
 
     def view(self, first_slot: int, num_slots: int) -> Tensor:
-        return self._numbers(self._slots.narrow(0, first_slot, num_slots))
+        return self._dequantize(self._slots.narrow(0, first_slot, num_slots))
 
-    def _numbers(self, bits: Tensor) -> Tensor:
+    def _dequantize(self, bits: Tensor) -> Tensor:
         return bits.view(torch.float8_e4m3fn).to(self.compute_dtype)
 
 
@@ -147,17 +147,17 @@ class Int8Plane(KVPlane):
         self._slot_scales.index_copy_(0, slots, scales)
 
     def read(self, slots: Tensor) -> Tensor:
-        return self._numbers(self._slots.index_select(0, slots), self._slot_scales.index_select(0, slots))
+        return self._dequantize(self._slots.index_select(0, slots), self._slot_scales.index_select(0, slots))
 
     def read_heads(self, rows: Tensor) -> Tensor:
-        return self._numbers(self._rows.index_select(0, rows), self._row_scales.index_select(0, rows))
+        return self._dequantize(self._rows.index_select(0, rows), self._row_scales.index_select(0, rows))
 
     def view(self, first_slot: int, num_slots: int) -> Tensor:
-        return self._numbers(
+        return self._dequantize(
             self._slots.narrow(0, first_slot, num_slots), self._slot_scales.narrow(0, first_slot, num_slots)
         )
 
-    def _numbers(self, levels: Tensor, scales: Tensor) -> Tensor:
+    def _dequantize(self, levels: Tensor, scales: Tensor) -> Tensor:
         return (levels.float() * scales.float()[..., None]).to(self.compute_dtype)
 
 
@@ -183,24 +183,24 @@ class Int4Plane(KVPlane):
         self._slot_ranges.index_copy_(0, slots, torch.stack([scales, zeros], dim=-1))
 
     def read(self, slots: Tensor) -> Tensor:
-        return self._numbers(self._slots.index_select(0, slots), self._slot_ranges.index_select(0, slots))
+        return self._dequantize(self._slots.index_select(0, slots), self._slot_ranges.index_select(0, slots))
 
     def read_heads(self, rows: Tensor) -> Tensor:
-        return self._numbers(self._rows.index_select(0, rows), self._row_ranges.index_select(0, rows))
+        return self._dequantize(self._rows.index_select(0, rows), self._row_ranges.index_select(0, rows))
 
     def view(self, first_slot: int, num_slots: int) -> Tensor:
-        return self._numbers(
+        return self._dequantize(
             self._slots.narrow(0, first_slot, num_slots), self._slot_ranges.narrow(0, first_slot, num_slots)
         )
 
-    def _numbers(self, packed: Tensor, ranges: Tensor) -> Tensor:
+    def _dequantize(self, packed: Tensor, ranges: Tensor) -> Tensor:
         levels = torch.stack([packed & 15, packed >> 4], dim=-1).flatten(-2).float()  # [..., W]
         ranges = ranges.float()
         return (levels * ranges[..., :1] + ranges[..., 1:]).to(self.compute_dtype)
 
 
 def _half(scales: Tensor) -> Tensor:
-    """Return scales as float16, none of them 0, even for a vector of equal numbers."""
+    """Return scales as float16. A scale of 0, as of a vector of equal numbers, becomes the smallest normal number."""
     tiny = torch.finfo(torch.float16).tiny
     return scales.float().clamp_(min=tiny).to(torch.float16)
 

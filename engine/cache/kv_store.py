@@ -1,12 +1,10 @@
-"""Tensors behind the blocks: one pair (keys, values) per layer, addressed by slots.
+"""Tensors of the blocks: one pair (keys, values) per layer, addressed by slots.
 
-    slot = place * block_size + position mod block_size
-    place = block_id - first_block of the layer's group (`block_groups`)
+    slot = index * block_size + position mod block_size
+    index = block_id - first_block of the layer's group (`block_groups`)
 
-    keys[layer]    [num_blocks, block_size, Hkv, D]
+    keys[layer]    [num_blocks, block_size, Hkv, D]    in the format of their plane (`kv_plane`)
     values[layer]  [num_blocks, block_size, Hkv, Dv]
-
-in the format of their plane (`kv_plane`).
 
 The store knows nothing about sequences. Contiguous pre-allocation is the same store with one block of `max_model_len`
 slots per sequence.
@@ -32,7 +30,7 @@ class LayerShape(NamedTuple):
 
 
 class LatentShape(NamedTuple):
-    """Latent vector of a token, all that a layer stores of it (MLA)."""
+    """Latent vector of a token, which a layer with MLA stores instead of keys and values."""
 
     compressed: int  # numbers from which the keys and values of all heads are computed
     rotated: int  # numbers of the rotated part of the key, shared by all heads
@@ -51,16 +49,17 @@ class KVStore:
         compute_dtype: torch.dtype | None = None,
         new_pool: NewPool = zeros,
     ) -> None:
-        """`num_blocks`: one number for all layers, or one for each. `kind`: a floating-point dtype, or one of
-        `kv_plane.QUANTIZED`. `compute_dtype`: of all reads, by default `kind` or float32. `new_pool`: allocates pools.
+        """Allocate the tensors with `new_pool`. `num_blocks`: one number for all layers, or one for each.
+
+        `kind`: a floating-point dtype, or one of `kv_plane.QUANTIZED`. `compute_dtype`: dtype of all reads, by default
+        `kind` or, if quantized, float32.
         """
         self.shapes = list(shapes)
         self.num_blocks = [num_blocks] * len(self.shapes) if isinstance(num_blocks, int) else list(num_blocks)
         self.block_size = block_size
         self.kind = kind
         self.device = device
-        own = kind if isinstance(kind, torch.dtype) else torch.float32
-        self.compute_dtype = compute_dtype or own
+        self.compute_dtype = compute_dtype or (kind if isinstance(kind, torch.dtype) else torch.float32)
         self.is_lossy = kind != self.compute_dtype  # reads may differ from what was written
         sizes = list(zip(self.shapes, self.num_blocks, strict=True))
         self.keys = [self._plane(blocks, shape.num_kv_heads, shape.head_dim, new_pool) for shape, blocks in sizes]
@@ -68,12 +67,12 @@ class KVStore:
 
     def _plane(self, num_blocks: int, num_kv_heads: int, width: int, new_pool: NewPool) -> KVPlane:
         shape = (num_blocks, self.block_size, num_kv_heads, width)
-        if not width:  # the values of latents, which are stored with the keys
+        if not width:  # latents have no separate values
             return make_plane(self.compute_dtype, shape, self.compute_dtype, self.device)
         return make_plane(self.kind, shape, self.compute_dtype, self.device, new_pool)
 
     def pools(self, layers: Sequence[int]) -> list[Tensor]:
-        """Return every tensor of these layers, with blocks as the first dimension; moves of blocks use them."""
+        """Return every tensor of these layers, with blocks as the first dimension."""
         planes = [plane for layer in layers for plane in (self.keys[layer], self.values[layer])]
         return [pool for plane in planes for pool in plane.pools if pool.numel()]
 
@@ -84,7 +83,7 @@ class KVStore:
                 pool.untyped_storage().resize_(0)
 
     def num_slots(self, layer: int) -> int:
-        """Slots of one layer's pool."""
+        """Return the number of slots of one layer's pool."""
         return self.num_blocks[layer] * self.block_size
 
     def bytes_per_token_of(self, layers: Sequence[int]) -> int:

@@ -2,8 +2,8 @@
 
     slot    [ compressed part | rotated key part ]        DeepSeek-V3: 512 + 64 numbers in place of 128 * (192 + 128)
 
-The reader chooses the form: one key head whose values are the compressed part (`LatentStore`), or keys and values of
-every head, computed when they are read (`ExpandedStore`). Both read the same planes; blocks are copied unchanged.
+There are two views of the same planes. `LatentStore` has one key head whose values are the compressed part.
+`ExpandedStore` computes the keys and values of every head when they are read. Copies of blocks do not convert them.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ class ExpandedStore(KVStore):
     """Keys and values of every head, computed from the latents of a store whenever they are read."""
 
     def __init__(self, latents: LatentStore, shapes: Sequence[LayerShape], expand: Expand) -> None:
-        self.__dict__.update(latents.__dict__)  # the same planes
+        self.__dict__.update(latents.__dict__)  # share the planes
         self.latents = latents
         self.shapes = list(shapes)
         self._expand = expand
 
     def gather_heads(self, layer: int, rows: Tensor) -> tuple[Tensor, Tensor]:
         num_heads = self.shapes[layer].num_kv_heads
-        slots, at = torch.unique(rows // num_heads, return_inverse=True)  # expansion computes all heads of a slot
+        slots, index = torch.unique(rows // num_heads, return_inverse=True)  # expansion computes all heads of a slot
         keys, values = self.gather(layer, slots)
         heads = rows % num_heads
-        return keys[at, heads], values[at, heads]
+        return keys[index, heads], values[index, heads]
 
     def gather(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
         return self._expand(layer, self.keys[layer].read(slots)[:, 0])

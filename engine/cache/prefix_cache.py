@@ -1,4 +1,4 @@
-"""Names for content: a block's hash covers its tokens and everything before them, so equal hash = equal K and V.
+"""Hashes of blocks: a hash covers a block's tokens and all tokens before them, so equal hashes mean equal K and V.
 
 tokens      [t0 t1 t2 t3 | t4 t5 t6 t7 | t8 t9]      block_size 4
 hashes       h0 = H(salt, t0..t3)
@@ -22,9 +22,9 @@ HASH_BYTES = 16
 class PrefixMatch(NamedTuple):
     """Prefix-cache match of a sequence. Valid until the next allocation or release."""
 
-    hits: list[list[int]]  # block ids in logical order, RELEASED for blocks that no query of the sequence will see:
-    # equally many for each group of layers; [] if nothing hits
-    num_tokens: int  # whole blocks, at most the sequence's tokens - 1
+    hits: list[list[int]]  # by group of layers: block ids in logical order, RELEASED where no query will see the block.
+    # The lists of all groups have the same length; [] if nothing hits.
+    num_tokens: int  # tokens of the hit blocks, at most the sequence's tokens - 1
     verdict: LookupVerdict
 
     @property
@@ -36,11 +36,11 @@ class PrefixMatch(NamedTuple):
 def hash_block(
     parent_hash: bytes | None, token_ids: Sequence[int], cache_salt: str | None = None, mark: bytes = b""
 ) -> bytes:
-    """Return the name (HASH_BYTES bytes) of a full block's content.
+    """Return the hash (HASH_BYTES bytes) of a full block's content.
 
     The hash of a sequence's first block, which has no parent, includes the salt; later ones inherit it from their
-    parents. `mark`: what else the content depends on (an ablation). The encoding is unambiguous: a tag for root, child
-    or mark, a length before each field of variable size, and 8 bytes per token.
+    parents. `mark`: describes an ablation, on which the content depends too. The encoding is unambiguous: a tag for
+    root, child or mark, a length before each field of variable size, and 8 bytes per token.
     """
     if parent_hash is not None:
         head = b"\x02" + parent_hash
@@ -59,11 +59,11 @@ def _packing(num_tokens: int) -> Callable[..., bytes]:
     return struct.Struct(f"<{num_tokens}q").pack
 
 
-Mark = Callable[[int, int], bytes]  # first position, end -> what the block's content depends on besides tokens
+Mark = Callable[[int, int], bytes]  # first position, end -> bytes that describe the ablation of these positions
 
 
 def unmarked(start: int, end: int) -> bytes:
-    """Return the mark of content that depends on its tokens alone."""
+    """Return the mark of positions without an ablation."""
     return b""
 
 
@@ -76,7 +76,7 @@ class HashChain:
         self._hashes: list[bytes] = []
 
     def hash_at(self, logical: int, token_ids: Sequence[int]) -> bytes:
-        """Return the hash of a logical block, which must be full. `token_ids`: of the whole sequence."""
+        """Return the hash of a logical block, which must be full. `token_ids`: all tokens of the sequence."""
         size, hashes = self._block_size, self._hashes
         for index in range(len(hashes), logical + 1):
             parent = hashes[-1] if index else None

@@ -1,4 +1,4 @@
-"""Lookup of the cached blocks that match a sequence's beginning in every group of layers, and why the match ends."""
+"""Lookup of the longest cached prefix of a sequence in all groups of layers, and the reason for a miss."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from engine.cache.attention_span import RetentionPolicy
 from engine.cache.block_pool import BlockPool
 from engine.cache.guards import MisuseError
 from engine.cache.prefix_cache import HashChain, Mark, PrefixMatch, unmarked
-from engine.cache.prefix_match import Held, longest_match
+from engine.cache.prefix_match import BlockIndex, longest_match
 from engine.cache.prefix_memory import EvictedBlocks, Explanation, LostBlock, PrefixMemory
 from engine.trace.operations import RELEASED
 
 
-class Shelf(NamedTuple):
+class GroupIndex(NamedTuple):
     """Pool of a group of layers, with its recently evicted hashes."""
 
     pool: BlockPool
@@ -24,37 +24,36 @@ class Shelf(NamedTuple):
 
 
 class Marks(Protocol):
-    """Marks for what a sequence's blocks depend on besides its tokens (`engine.model.ablation.Ablation`)."""
+    """Marks of all sequences, which distinguish the hashes of ablated positions (`engine.model.ablation.Ablation`)."""
 
     def mark(self, seq_id: int, start: int, end: int) -> bytes:
-        """Return the `prefix_cache.Mark` of positions [start, end) of a sequence."""
+        """Return the mark of positions [start, end) of a sequence; see `prefix_cache.Mark`."""
         ...
 
     def fork(self, parent_seq_id: int, seq_id: int) -> None:
-        """Give a child its parent's marks."""
+        """Copy the parent's marks to a child."""
         ...
 
 
 class PrefixIndex:
     """Lookup of sequences in the pools of all groups.
 
-    A full block has the same hash in every group, because the hash names tokens, not layers. So each sequence has one
-    chain of hashes, and each hash is computed once.
+    A full block has the same hash in every group, because the hash depends on tokens, not on layers. So each sequence
+    has one chain of hashes, and each hash is computed once.
     """
 
-    def __init__(self, shelves: Sequence[Shelf], block_size: int, enabled: bool) -> None:
-        """`shelves`: one for each group, in order."""
+    def __init__(self, groups: Sequence[GroupIndex], block_size: int, enabled: bool) -> None:
         self.enabled = enabled
         self.memory = PrefixMemory()
         self.chains: dict[int, HashChain] = {}  # by seq_id
         self.marks: Marks | None = None
-        self._shelves = shelves
+        self._groups = groups
         self._block_size = block_size
 
     def lookup(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None, skip: bool) -> PrefixMatch:
-        """Return the longest prefix that every group has (`longest_match`).
+        """Return the longest prefix that is cached in every group (`longest_match`).
 
-        `skip`: nothing may hit, because the logits of every token are wanted.
+        `skip`: return no hits, because the caller needs the logits of every token.
         """
         if not self.enabled:
             return PrefixMatch([], 0, "disabled")
@@ -63,7 +62,7 @@ class PrefixIndex:
         if len(token_ids) <= self._block_size:
             return PrefixMatch([], 0, "too_short")
         hits = longest_match(
-            [Held(shelf.pool.find_id, shelf.retention) for shelf in self._shelves],
+            [BlockIndex(group.pool.find_id, group.retention) for group in self._groups],
             self.chain(seq_id, cache_salt),
             token_ids,
             self._block_size,
@@ -73,18 +72,18 @@ class PrefixIndex:
         return PrefixMatch(hits, len(hits[0]) * self._block_size, "hit")
 
     def check_hits(self, seq_id: int, num_tokens: int, hits: Sequence[Sequence[int]]) -> None:
-        """Raises MisuseError unless the blocks still hold what the lookup found, and fit within `num_tokens` tokens."""
+        """Raise MisuseError if a hit block has another hash than the lookup found, or the hits exceed `num_tokens`."""
         num_hits = len(hits[0])
         if num_hits * self._block_size > num_tokens:
             raise MisuseError(
-                f"{num_hits} hit blocks reach beyond {num_tokens} tokens",
+                f"{num_hits} hit blocks of {self._block_size} tokens exceed {num_tokens} tokens",
                 "long_hit", seq_id=seq_id, said=num_hits, counted=num_tokens,
             )  # fmt: skip
         chain = self.chains.get(seq_id)
-        for shelf, own in zip(self._shelves, hits, strict=True):
+        for group, own in zip(self._groups, hits, strict=True):
             for logical, block_id in enumerate(own):
                 expected = chain.parent_of(logical + 1) if chain else None
-                if block_id != RELEASED and shelf.pool.blocks[block_id].block_hash != (expected or b""):
+                if block_id != RELEASED and group.pool.blocks[block_id].block_hash != (expected or b""):
                     raise MisuseError(
                         f"block {block_id} no longer holds what the lookup found: allocate right after it",
                         "stale_hit", block_id=block_id,
@@ -93,47 +92,50 @@ class PrefixIndex:
     def explain(
         self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None, num_hit_tokens: int
     ) -> Explanation:
-        """Return why the last lookup found no more. Of several groups with lost content, the first one counts."""
+        """Return why the last lookup did not hit more tokens.
+
+        If several groups have evicted the next block, the eviction of the first one is reported.
+        """
         if not self.enabled:
             return Explanation()
         logical, lost = num_hit_tokens // self._block_size, None
         all_hit = logical >= (len(token_ids) - 1) // self._block_size
         if not all_hit:
             chain = self.chain(seq_id, cache_salt)
-            missing = (self._missing(shelf, chain, token_ids, logical) for shelf in self._shelves)
-            lost = next((found for found in missing if found is not None), None)
+            evictions = (self._evicted(group, chain, token_ids, logical) for group in self._groups)
+            lost = next((found for found in evictions if found is not None), None)
         found = self.memory.explain(
             token_ids, cache_salt, num_hit_tokens, self._block_size, all_hit, lost, self._mark_of(seq_id)
         )
         if (
             found.reason not in (None, "evicted")
-            and (keys := self._keys(seq_id, token_ids, cache_salt)) > num_hit_tokens
+            and (num_key_hits := self._num_key_hits(seq_id, token_ids, cache_salt)) > num_hit_tokens
         ):
-            return found._replace(reason="no_state", num_shared_tokens=keys)
+            return found._replace(reason="no_state", num_shared_tokens=num_key_hits)
         return found
 
-    def _keys(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> int:
-        """Return the tokens that would hit if no layer needed a state; 0 if no layer has one."""
-        of_keys = [shelf for shelf in self._shelves if shelf.retention is None or not shelf.retention.checkpoint]
-        if len(of_keys) == len(self._shelves):
+    def _num_key_hits(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> int:
+        """Return the number of tokens that would hit without the groups of states; 0 if there are no such groups."""
+        of_keys = [group for group in self._groups if group.retention is None or not group.retention.checkpoint]
+        if len(of_keys) == len(self._groups):
             return 0
-        held = [Held(shelf.pool.find_id, shelf.retention) for shelf in of_keys]
-        hits = longest_match(held, self.chain(seq_id, cache_salt), token_ids, self._block_size)
+        lookups = [BlockIndex(group.pool.find_id, group.retention) for group in of_keys]
+        hits = longest_match(lookups, self.chain(seq_id, cache_salt), token_ids, self._block_size)
         return len(hits[0]) * self._block_size if hits else 0
 
-    def _missing(self, shelf: Shelf, chain: HashChain, token_ids: Sequence[int], logical: int) -> LostBlock | None:
-        """Return the former place of the block that this group lacks for a hit of blocks [0, logical]."""
-        for needed in self._needed(shelf.retention, (logical + 1) * self._block_size):
+    def _evicted(self, group: GroupIndex, chain: HashChain, token_ids: Sequence[int], logical: int) -> LostBlock | None:
+        """Return the evicted block that prevents a hit of the blocks [0, logical] in a group; None if unknown."""
+        for needed in self._needed(group.retention, (logical + 1) * self._block_size):
             block_hash = chain.hash_at(needed, token_ids)
-            if shelf.pool.find(block_hash) is None:
-                return shelf.evicted.find(block_hash)
-        return shelf.evicted.find(chain.hash_at(logical, token_ids))
+            if group.pool.find(block_hash) is None:
+                return group.evicted.find(block_hash)
+        return group.evicted.find(chain.hash_at(logical, token_ids))
 
     def needed(self, group: int, num_tokens: int) -> list[int]:
         """Return the logical blocks of the first `num_tokens` tokens that a later query sees in a group."""
-        return list(self._needed(self._shelves[group].retention, num_tokens))
+        return list(self._needed(self._groups[group].retention, num_tokens))
 
-    def followed(self, hits: Sequence[Sequence[int]], num_tokens: int) -> list[list[int]]:
+    def drop_unseen(self, hits: Sequence[Sequence[int]], num_tokens: int) -> list[list[int]]:
         """Return the hits without the blocks that no query after `num_tokens` tokens sees."""
         needed = [set(self.needed(group, num_tokens)) for group in range(len(hits))]
         return [
@@ -142,14 +144,14 @@ class PrefixIndex:
         ]
 
     def _needed(self, retention: RetentionPolicy | None, num_tokens: int) -> Iterator[int]:
-        """Return the logical blocks without which the first `num_tokens` tokens do not count as computed."""
-        gone, size = range(0), self._block_size
+        """Return the logical blocks of the first `num_tokens` tokens that are not releasable."""
+        releasable, size = range(0), self._block_size
         if retention is not None:
-            gone = range(retention.first(size), retention.end(num_tokens, size))
-        return (logical for logical in range(-(-num_tokens // size)) if logical not in gone)
+            releasable = range(retention.first(size), retention.end(num_tokens, size))
+        return (logical for logical in range(-(-num_tokens // size)) if logical not in releasable)
 
     def chain(self, seq_id: int, cache_salt: str | None) -> HashChain:
-        """Return the sequence's hashes. Raises ValueError if they were computed with another salt."""
+        """Return the sequence's hash chain. Raises ValueError if it has another salt."""
         chain = self.chains.get(seq_id)
         if chain is None:
             chain = self.chains[seq_id] = HashChain(self._block_size, cache_salt, self._mark_of(seq_id))
@@ -158,14 +160,14 @@ class PrefixIndex:
         return chain
 
     def fork(self, parent_seq_id: int, seq_id: int) -> None:
-        """Give the child the parent's marks and hashes."""
+        """Copy the parent's marks and hashes to the child."""
         if self.marks is not None:
             self.marks.fork(parent_seq_id, seq_id)
         if parent_seq_id in self.chains:
             self.chains[seq_id] = self.chains[parent_seq_id].copy(self._mark_of(seq_id))
 
     def remember(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> None:
-        """Remember a sequence, to explain later lookups."""
+        """Record a sequence, to explain later misses."""
         self.memory.admitted(seq_id, token_ids, cache_salt, self._mark_of(seq_id))
 
     def _mark_of(self, seq_id: int) -> Mark:

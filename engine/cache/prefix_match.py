@@ -1,6 +1,6 @@
 """Longest prefix of a sequence whose blocks are cached in every group of layers.
 
-Shared by the engine's prefix cache, which searches its pools, and a router, which searches the log.
+The engine's prefix cache searches its pools with it, and a router the pools that it reconstructs from the log.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from engine.cache.prefix_cache import HashChain
 from engine.trace.operations import RELEASED
 
 
-class Held(NamedTuple):
-    """Block index of a group of layers."""
+class BlockIndex(NamedTuple):
+    """Index of the cached blocks of a group of layers."""
 
-    find: Callable[[bytes], int | None]  # block hash -> block id; None: it is not there
+    find: Callable[[bytes], int | None]  # block hash -> block id; None if not cached
     retention: RetentionPolicy | None  # which blocks a query needs; None: all
 
 
 def longest_match(
-    groups: Sequence[Held], chain: HashChain, token_ids: Sequence[int], block_size: int
+    groups: Sequence[BlockIndex], chain: HashChain, token_ids: Sequence[int], block_size: int
 ) -> list[list[int]]:
-    """Return the hit blocks of each group in logical order, equally many for all groups; [] if nothing hits.
+    """Return the hit blocks of each group in logical order, the same number for all groups; [] if nothing hits.
 
-    Only whole blocks hit, at most len(token_ids) - 1 tokens: the last token must run through the model to get logits.
+    Only full blocks hit, at most len(token_ids) - 1 tokens: the last token must run through the model to get logits.
     Blocks that no later query sees are RELEASED, whether or not they are cached. `chain`: hashes of `token_ids`.
     """
     num_blocks = (len(token_ids) - 1) // block_size
@@ -39,7 +39,7 @@ def longest_match(
     return []
 
 
-def _hits(group: Held, chain: HashChain, token_ids: Sequence[int], num_blocks: int, block_size: int) -> list[int]:
+def _hits(group: BlockIndex, chain: HashChain, token_ids: Sequence[int], num_blocks: int, block_size: int) -> list[int]:
     """Return a group's cached blocks among the first `num_blocks`."""
     hits: list[int] = []
     for logical in range(num_blocks):
@@ -48,19 +48,19 @@ def _hits(group: Held, chain: HashChain, token_ids: Sequence[int], num_blocks: i
             break
         hits.append(RELEASED if block_id is None else block_id)
     if group.retention is not None:
-        _seen_only(hits, group.retention, block_size)
+        _truncate_to_needed(hits, group.retention, block_size)
     return hits
 
 
-def _seen_only(hits: list[int], retention: RetentionPolicy, block_size: int) -> None:
-    """Cut `hits` to the longest beginning with all blocks that its next query sees."""
+def _truncate_to_needed(hits: list[int], retention: RetentionPolicy, block_size: int) -> None:
+    """Truncate `hits` to the longest prefix in which every block that the next query sees is cached."""
     first = retention.first(block_size)
     sinks_end = next((i for i, block_id in enumerate(hits[:first]) if block_id == RELEASED), len(hits))
     del hits[sinks_end:]
     while hits:
         begin = max(first, retention.end(len(hits) * block_size, block_size))
-        gone = next((i for i in range(len(hits) - 1, begin - 1, -1) if hits[i] == RELEASED), None)
-        if gone is None:
+        missing = next((i for i in range(len(hits) - 1, begin - 1, -1) if hits[i] == RELEASED), None)
+        if missing is None:
             hits[first:begin] = [RELEASED] * (begin - first)
             return
-        del hits[gone:]  # the next query of every shorter beginning with this block sees it too
+        del hits[missing:]  # a shorter prefix with this block needs it too

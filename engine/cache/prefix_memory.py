@@ -1,7 +1,7 @@
 """Explanation of prefix cache misses, from recently admitted sequences and recently evicted hashes.
 
-The explanation affects no decision. The history is bounded by RECENT_SEQUENCES and EVICTED_BLOCKS; beyond these bounds
-the reason is "forgotten".
+No scheduling decision depends on it. The history is bounded by RECENT_SEQUENCES and EVICTED_BLOCKS; for older sequences
+and blocks the reason is "forgotten".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EVICTED_BLOCKS = 4096
 
 
 class LostBlock(NamedTuple):
-    """Former place of evicted content."""
+    """Evicted block."""
 
     block_id: int
     evicted_in: int  # record index
@@ -29,17 +29,17 @@ class LostBlock(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Reason for the end of the hits, with the fields of the `lookup` operation."""
+    """Reason why a lookup did not hit more tokens, as fields of the `lookup` operation."""
 
     reason: LookupReason | None = None
     closest_seq_id: int | None = None
     num_shared_tokens: int = 0
     lost: LostBlock | None = None
 
-    def of(self, found: Lookup) -> Lookup:
-        """Return the lookup with this reason."""
+    def add_to(self, lookup: Lookup) -> Lookup:
+        """Return a copy of the lookup with this reason."""
         return replace(
-            found,
+            lookup,
             reason=self.reason,
             closest_seq_id=self.closest_seq_id,
             num_shared_tokens=self.num_shared_tokens,
@@ -57,11 +57,11 @@ class RecentSequence:
     token_ids: Sequence[int]
     cache_salt: str | None
     mark: Mark = unmarked
-    num_computed: int | None = None  # when its blocks were freed; None while it holds them
+    num_computed: int | None = None  # computed tokens when its blocks were freed; None while it holds them
 
 
 class EvictedBlocks:
-    """Most recently evicted hashes of a group of layers, with the former places of their content."""
+    """Most recently evicted hashes of a group of layers, with their blocks."""
 
     def __init__(self) -> None:
         self._lost: OrderedDict[bytes, LostBlock] = OrderedDict()
@@ -75,7 +75,7 @@ class EvictedBlocks:
             self._lost.popitem(last=False)
 
     def find(self, block_hash: bytes) -> LostBlock | None:
-        """Return the former place of the content; None: not evicted, or too long ago."""
+        """Return the block that was evicted with this hash, or None if there is none or it is too old."""
         return self._lost.get(block_hash)
 
 
@@ -110,16 +110,16 @@ class PrefixMemory:
     ) -> Explanation:
         """Return the reason why only `num_hit` tokens hit.
 
-        `all_hit`: every block that can hit did. `lost`: former place of the content of the first block that missed.
+        `all_hit`: every block that can hit did. `lost`: evicted block of the first content that missed.
         """
         needed = num_hit + block_size
         own_mark = mark(0, needed)
-        alike: list[RecentSequence] = []  # sequences whose blocks can hit
+        candidates: list[RecentSequence] = []  # sequences whose blocks can hit
         others: list[RecentSequence] = []
         for sequence in self._recent.values():
             can_hit = sequence.cache_salt == cache_salt and sequence.mark(0, needed) == own_mark
-            (alike if can_hit else others).append(sequence)
-        closest, shared = self._closest(token_ids, alike)
+            (candidates if can_hit else others).append(sequence)
+        closest, shared = self._closest(token_ids, candidates)
         seq_id = closest.seq_id if closest else None
         if all_hit:
             return Explanation(None, seq_id, shared)
@@ -134,11 +134,11 @@ class PrefixMemory:
     @staticmethod
     def _reason(closest: RecentSequence | None, shared: int, num_hit: int, needed: int) -> LookupReason:
         if shared < num_hit:
-            return "forgotten"  # the hit blocks are of a sequence beyond the history
+            return "forgotten"  # the sequence that computed the hit blocks is no longer in the history
         if closest is None:
             return "nothing_shared"
         if shared >= needed:
-            # a block computed by a sequence that holds blocks is cached, so this one is not computed yet
+            # the full blocks that a live sequence has computed are cached, so this one is not computed yet
             computed = closest.num_computed
             return "not_computed" if computed is None or computed < needed else "forgotten"
         if num_hit == 0:
@@ -147,10 +147,10 @@ class PrefixMemory:
 
     @staticmethod
     def _closest(token_ids: Sequence[int], candidates: Sequence[RecentSequence]) -> tuple[RecentSequence | None, int]:
-        """Return the candidate with the longest common prefix, the latest of equals; None if none shares a token."""
+        """Return the candidate with the longest common prefix, the latest on a tie; None if none shares a token."""
         best, longest = None, 0
         for candidate in reversed(candidates):
-            # a candidate can only beat the best so far if it agrees in the next position
+            # a candidate can only beat the best one if it has the same token at position `longest`
             if len(candidate.token_ids) > longest and len(token_ids) > longest:
                 if candidate.token_ids[longest] != token_ids[longest]:
                     continue
@@ -175,7 +175,7 @@ def common_prefix(a: Sequence[Any], b: Sequence[Any]) -> int:
 
 
 def common_prefix_of_parts(one: Iterable[Sequence[Any]], other: Iterable[Sequence[Any]]) -> int:
-    """Return the length of the common prefix of two sequences, each given in parts of one type."""
+    """Return the length of the common prefix of two sequences, each given as consecutive parts of the same type."""
     parts = iter(one), iter(other)
     rest: list[Sequence[Any]] = [(), ()]
     count = 0

@@ -1,9 +1,9 @@
-"""Tensors behind blocks of states: one tensor for each tensor of a sequence's state, with one row per block.
+"""Tensors of state blocks: one tensor for each tensor of a sequence's state, with one row per block.
 
     tensors[i]   [num_blocks, *shape]      i: a tensor of some layer's state
 
 A block holds the states of all such layers for one sequence at one position. Its size does not depend on the number of
-tokens. Its place in the tensors is block_id - first_block of the group, as for keys and values.
+tokens. Its row in the tensors is block_id - first_block of the group, as for keys and values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.cache.kv_plane import NewPool, zeros
 
 
 class StateShape(NamedTuple):
-    """Tensor of one sequence's state."""
+    """Shape and dtype of one tensor of a sequence's state."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -36,7 +36,7 @@ class StateStore:
     def __init__(
         self, shapes: Sequence[StateShape], num_blocks: int, device: torch.device, new_pool: NewPool = zeros
     ) -> None:
-        """`new_pool`: allocates the tensors."""
+        """Allocate the tensors with `new_pool`."""
         self.num_blocks = num_blocks
         self.device = device
         self.tensors = [new_pool((num_blocks, *one.shape), dtype=one.dtype, device=device) for one in shapes]

@@ -14,8 +14,8 @@ class SwappedTable:
     """Swapped-out computed blocks of a sequence in the CPU store, in logical order."""
 
     cpu_block_ids: list[int]
-    num_computed: int  # positions [0, num_computed), without those of released blocks
-    logicals: list[int]  # logical index of each; the missing ones were released
+    num_computed: int  # the blocks hold positions [0, num_computed), except those of released blocks
+    logicals: list[int]  # logical index of each block; the missing indices were released
 
 
 class SwapSpace:
@@ -37,7 +37,7 @@ class SwapSpace:
 
     @property
     def num_held(self) -> int:
-        """Number of blocks with content of swapped-out sequences."""
+        """Number of blocks that hold swapped-out content."""
         return self.num_blocks - len(self._free)
 
     def put(self, seq_id: int, logicals: list[int], num_computed: int) -> list[int]:
@@ -64,7 +64,7 @@ class SwapSpace:
         everything = sorted([*held, *self._free])
         ensure(
             everything == list(range(self.first_block, self.first_block + self.num_blocks)),
-            f"CPU blocks held {held} and free {list(self._free)}",
+            f"CPU blocks are missing or listed twice: held {held}, free {list(self._free)}",
             "swap_space",
             said=len(everything),
             counted=self.num_blocks,

@@ -16,14 +16,14 @@ def can_swap_out(group: GroupManager, tables: BlockTables) -> bool:
 def swap_out(group: GroupManager, seq_id: int, tables: BlockTables) -> int:
     """Copy computed blocks to the CPU store, which must have enough free blocks. Returns the bytes moved.
 
-    `GroupManager.free` follows. Shared blocks are copied too, because the CPU store shares nothing.
+    The caller then frees the blocks (`GroupManager.free`). Shared blocks are copied too: the CPU store shares nothing.
     """
     computed = _computed(group, tables)
     cpu_block_ids = group.swap_space.put(seq_id, [logical for logical, _ in computed], tables.num_computed)
     for (logical, block_id), cpu_block_id in zip(computed, cpu_block_ids, strict=True):
         ensure(
             block_id not in group.promised,
-            f"block {block_id} is swapped out, but it is not written yet",
+            f"block {block_id} is swapped out, but not written yet",
             "unwritten",
             block_id=block_id,
         )

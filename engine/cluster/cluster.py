@@ -307,10 +307,8 @@ class Cluster:
 
     def _send(self, request: InflightRequest, remote: RemoteBlocks | None = None) -> None:
         spec, one = request.sent_spec, self.instances[request.instance]
-        if (
-            remote is not None and remote.engine_id == one.name
-        ):  # no decode instance is left, so its prefill instance decodes it
-            remote = None
+        if remote is not None and remote.engine_id == one.name:
+            remote = None  # no decode instance is left, so its prefill instance decodes it
         if remote is not None:
             spec = spec._replace(transfer=remote.transfer, kv_role="kv_consumer")
             self._log.expect(remote.transfer, request.instance)
@@ -339,9 +337,9 @@ class Cluster:
                 for produced in found:
                     changed = True
                     self._take(index, produced)
-                if (how := one.take_exit_cause()) is not None:
+                if (cause := one.take_exit_cause()) is not None:
                     changed = True
-                    self._lose(index, how)
+                    self._lose(index, cause)
 
     def _take(self, index: int, produced: Produced) -> None:
         for record in self._log.take(index, produced.record, produced.capture):
@@ -355,10 +353,10 @@ class Cluster:
             if request is not None:
                 self._send_decode(request, remote)
 
-    def _lose(self, index: int, how: str) -> None:
+    def _lose(self, index: int, cause: str) -> None:
         """Handle the end of an instance: abort or reroute its requests, and restart it if possible."""
         at, given_up = time.perf_counter() - self._began, self.dispatch.given_up(index)
-        for record in self._log.lost(index, how, at, given_up):
+        for record in self._log.lost(index, cause, at, given_up):
             self._last = record
         lost = self.dispatch.instance_ended(index)
         with contextlib.suppress(Exception):

@@ -21,7 +21,7 @@ class Pace:
         """Clear the measurements, because the instance has ended."""
         self._prefills: deque[tuple[int, float]] = deque(maxlen=RECENT_STEPS)  # prompt tokens, seconds of a step
         self._decodes: deque[float] = deque(maxlen=RECENT_STEPS)  # seconds of a step
-        self._account = Account(EngineClock(is_shared=False), forgets=True)
+        self._account = Account(EngineClock(is_shared=False), drop_rows=True)
 
     def note(self, record: StepRecord) -> None:
         """Add a record of the instance."""

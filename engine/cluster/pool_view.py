@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from engine.cache.attention_span import RetentionPolicy, state_retention
 from engine.cache.prefix_cache import HashChain
-from engine.cache.prefix_match import Held, longest_match
+from engine.cache.prefix_match import BlockIndex, longest_match
 from engine.trace.operations import Allocate, Cache, Evict, Free, Lost, Op, Release, Share
 from engine.trace.records import BlockGroup
 
@@ -29,8 +29,8 @@ class PoolView:
             for index, group in enumerate(block_groups)
             for block_id in range(group.first_block, group.first_block + group.num_blocks)
         }
-        self._held = [
-            Held(lambda block_hash, ids=ids: next(iter(ids.get(block_hash, ())), None), _retention(group))  # type: ignore[misc]
+        self._lookups = [
+            BlockIndex(lambda block_hash, ids=ids: next(iter(ids.get(block_hash, ())), None), _retention(group))  # type: ignore[misc]
             for ids, group in zip(self._ids, block_groups, strict=True)
         ]
 
@@ -63,7 +63,7 @@ class PoolView:
 
     def match(self, token_ids: Sequence[int], chain: HashChain) -> list[list[int]]:
         """Return the block ids per group that a lookup on the instance would return. `chain`: hashes of `token_ids`."""
-        return longest_match(self._held, chain, token_ids, self._block_size)
+        return longest_match(self._lookups, chain, token_ids, self._block_size)
 
     def num_hit_tokens(self, token_ids: Sequence[int], chain: HashChain) -> int:
         """Number of tokens that would hit: full blocks, at most len(token_ids) - 1 tokens."""

@@ -158,7 +158,7 @@ class RayPeer:
                 break
             left = None if until is None else until - time.monotonic()
             if not wait_for_any([self.fileno()], left):
-                raise TimeoutError("no message of the actor in time")
+                raise TimeoutError("no message from the actor in time")
         return self._messages.popleft()
 
     def receive_all(self) -> list[ToCluster]:

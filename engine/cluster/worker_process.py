@@ -51,16 +51,16 @@ class WorkerProcess:
     """Process of `engine.cluster.worker` and the connection to it. Not thread-safe."""
 
     def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
+        parent_end, child_end = socket.socketpair()
+        with child_end:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "engine.cluster.worker", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
+                [sys.executable, "-m", "engine.cluster.worker", str(child_end.fileno())],
+                pass_fds=[child_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=child_environment(HF_HUB_DISABLE_PROGRESS_BARS="1"),
                 process_group=0,  # Ctrl-C in the terminal must not reach it
             )
-        self.peer = Peer[ToCluster](ours, ToCluster)
+        self.peer = Peer[ToCluster](parent_end, ToCluster)
 
     @property
     def pid(self) -> int:

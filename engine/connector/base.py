@@ -2,19 +2,19 @@
 
 The engine drives a step as follows:
 
-    get_num_new_matched_tokens   while scheduling: look up the external tokens of a waiting sequence, after its hits
-    update_state_after_alloc     the sequence was admitted and has its blocks
-    build_connector_meta         after scheduling: the step's loads and saves
+    get_num_new_matched_tokens   while scheduling: looks up the external tokens of a waiting sequence, after its hits
+    update_state_after_alloc     after the sequence was admitted and has its blocks
+    build_connector_meta         after scheduling: returns the step's loads and saves
     start_load_kv                before the forward pass, after block moves within the pool
     wait_for_save                after the forward pass, when the step's blocks are filled
-    request_finished             the blocks of a sequence are freed, or held for another instance
-    get_finished                 between two steps: finished transfers
+    request_finished             before the blocks of a sequence are freed, or held for another instance
+    get_finished                 between two steps: returns the finished transfers
 
-vLLM calls the first three and the last in the scheduler's process and the others in a worker's, with the metadata
-between them. Here one thread calls all of them. vLLM's `wait_for_layer_load` and `save_kv_layer`, which overlap a
-transfer with the layers of a forward pass, are left out: loads finish before the pass begins. The overlap could save at
-most the time of the transfer, which is below 2 % of the time to first token in the record `kv-disaggregated`. vLLM's
-NixlConnector leaves the two methods empty as well.
+vLLM calls the first three methods and `request_finished` in the scheduler's process and the others in a worker's, to
+which it sends the metadata. Here one thread calls all of them. vLLM's `wait_for_layer_load` and `save_kv_layer`, which
+overlap a transfer with the layers of a forward pass, are omitted: loads finish before the forward pass. The overlap
+could save at most the time of the transfer, which is below 2 % of the time to first token in the record
+`kv-disaggregated`. vLLM's NixlConnector does not implement the two methods either.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from engine.trace.operations import FinishReason, LookupExternal, Op
 from engine.trace.records import TierFigures
 
 
-class Books(Protocol):
-    """Cache state that a connector reads."""
+class CacheView(Protocol):
+    """Read-only interface of the KV cache manager for connectors."""
 
     @property
     def block_size(self) -> int: ...
@@ -44,17 +44,17 @@ class Books(Protocol):
 
 
 class KVConnectorMetadata(NamedTuple):
-    """Transfers of a step; lists of (group, block id, ...)."""
+    """Transfers of a step."""
 
-    loads: list[tuple[int, int, bytes]]  # with the content
-    saves: list[tuple[int, int, bytes]]  # with the block's hash
+    loads: list[tuple[int, int, bytes]]  # group, block id, content
+    saves: list[tuple[int, int, bytes]]  # group, block id, block hash
 
 
 class Sent(NamedTuple):
     """Finished sequence whose blocks the other instance has received."""
 
     seq_id: int
-    block_ids: list[int]  # received ones
+    block_ids: list[int]  # received blocks
     num_bytes: int
 
 
@@ -65,7 +65,7 @@ class Received(NamedTuple):
     contents: list[tuple[int, int, bytes]]  # group, block id, content
     error: TransferError | None
     link: str
-    began: float  # by `time.perf_counter`
+    began: float  # reading of `time.perf_counter`
     ended: float
 
     @property
@@ -82,12 +82,12 @@ class Finished(NamedTuple):
 
 
 class KVConnector:
-    """Base of connectors, all of whose methods are no-ops. Each engine has one, and calls it on its thread."""
+    """Base class of connectors. Its methods are no-ops. Each engine has one connector, and calls it on its thread."""
 
-    policy: Literal["recompute", "fail"] = "recompute"  # after a failed transfer
+    policy: Literal["recompute", "fail"] = "recompute"  # for failed transfers
 
-    def register_kv_caches(self, books: Books, kv_caches: Sequence[BlockTiers], emit: Callable[[Op], None]) -> None:
-        """Called once, when the engine is built. `kv_caches`: the tensors of each group of layers."""
+    def register_kv_caches(self, cache: CacheView, kv_caches: Sequence[BlockTiers], emit: Callable[[Op], None]) -> None:
+        """Set up the connector. Called once, when the engine is built. `kv_caches`: tensors of each group of layers."""
 
     # while scheduling
 
@@ -102,33 +102,33 @@ class KVConnector:
     def update_state_after_alloc(
         self, request: Request, block_tables: list[list[int]], num_external_tokens: int
     ) -> None:
-        """Note that the request was admitted and has its blocks."""
+        """Handle the admission of a request, which has its blocks now."""
 
     def request_finished(self, request: Request, block_tables: list[list[int]], reason: FinishReason) -> float | None:
         """See `engine.scheduling.connector_protocol.Connector`."""
         return None
 
     def transfer_failed(self, request: Request) -> None:
-        """Cancel the request's transfer: content that still arrives is dropped."""
+        """Cancel the request's transfer. Content that arrives later is dropped."""
 
     # around the forward pass
 
     def build_connector_meta(self, ops: Sequence[Op]) -> KVConnectorMetadata:
-        """Return the transfers of the step. `ops`: operations of its scheduling."""
+        """Return the transfers of the step. `ops`: operations that its scheduling emitted."""
         return KVConnectorMetadata([], [])
 
     def start_load_kv(self, meta: KVConnectorMetadata) -> None:
-        """Write the loaded content to its blocks, before this returns."""
+        """Write the loaded content to its blocks. The writes are finished when this returns."""
 
     def wait_for_save(self, meta: KVConnectorMetadata) -> None:
         """Copy the blocks to be saved. They may be overwritten after this returns."""
 
     def get_finished(self) -> Finished:
-        """Return the transfers that ended since the last call."""
+        """Return the transfers that finished since the last call."""
         return Finished([], [], [])
 
     def placed(self, received: Received) -> None:
-        """Confirm that the content was placed or dropped, after the log's record of it."""
+        """Confirm that received content was written or dropped. Called after this is recorded in the log."""
 
     def note_prefill(self, num_tokens: int, seconds: float) -> None:
         """Record the duration of a forward pass that computed prompt tokens only."""
@@ -138,4 +138,4 @@ class KVConnector:
         return []
 
     def close(self) -> None:
-        """Release all resources; the engine is closed."""
+        """Release all resources, because the engine is closed."""

@@ -1,4 +1,4 @@
-"""Layout digest of an engine's blocks, for a store that other engines share."""
+"""Layout digest of an engine's blocks, which identifies their format for other engines."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from engine.config import EngineConfig
 from engine.connector.tiers.keys import GroupFacts, LayoutFacts, NamedBytes, layout_digest, weights_digest
 from engine.model.loaded import LoadedModel
 
-# of a configuration: where it came from and what it is called, which changes no number
+# fields of a configuration that do not affect keys and values, or that LayoutFacts has elsewhere
 NAMES = ("_name_or_path", "name_or_path", "transformers_version", "torch_dtype", "dtype", "architectures")
 
-_digests: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()  # of weights, by module
+_digests: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()  # module -> digest of its weights
 
 
 def layout_of(
     model: LoadedModel, config: EngineConfig, plans: Sequence[GroupPlan], bytes_per_block: Sequence[int]
 ) -> bytes:
-    """Return the layout digest of an engine. `config`: as resolved; `bytes_per_block`: of each group.
+    """Return the layout digest of an engine. `config`: resolved configuration. `bytes_per_block`: by group.
 
-    The first time for a model its weights are read once, about a second for each GiB.
+    The first call for a model reads its weights, which takes about a second per GiB.
     """
     reaches = reaches_of(model.facts.sliding_windows, config.policy)
     fields = {name: value for name, value in model.module.config.to_dict().items() if name not in NAMES}
@@ -60,8 +60,8 @@ def _weights(module: Any) -> bytes:
 
 
 def _tensors(module: Any) -> Iterator[NamedBytes]:
-    """Yield every parameter and buffer as stored in memory, including those that a checkpoint lacks."""
-    own = (module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
-    for name, tensor in chain(*own):
+    """Yield the bytes of every parameter and buffer in memory, including buffers that checkpoints do not have."""
+    tensors = chain(module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
+    for name, tensor in tensors:
         data = tensor.detach().reshape(-1).contiguous().view(torch.uint8).cpu().numpy()
         yield NamedBytes(name, str(tensor.dtype), list(tensor.shape), memoryview(data))

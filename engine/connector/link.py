@@ -1,7 +1,7 @@
-"""Links that move keys and values between instances: one reads blocks that another one holds for it.
+"""Links that move keys and values between instances.
 
-The decode instance pulls, as NIXL does in vLLM; the prefill instance only holds the blocks. Blocks belong to the sender
-until the receiver has confirmed them.
+The decode instance reads blocks that the prefill instance holds for it, as with NIXL in vLLM. The sender owns the
+blocks until the receiver has confirmed them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import NamedTuple, Protocol
 
 from engine.trace.operations import TransferFault
 
-MAX_READ_SECONDS = 60.0  # of one read on a slow link
+MAX_READ_SECONDS = 60.0  # maximum duration of a read on a throttled link
 
 
 class TransferError(RuntimeError):
-    """A transfer failed. `reason`: as in the trace."""
+    """A transfer failed. `reason`: reason in the trace."""
 
     def __init__(self, reason: TransferFault, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
@@ -28,38 +28,38 @@ class TransferError(RuntimeError):
 
 
 class RemoteBlocks(NamedTuple):
-    """Blocks that an instance holds for another one: the result of a prompt's prefill."""
+    """Blocks of a prefilled prompt that an instance holds for another one."""
 
-    engine_id: str  # their instance
+    engine_id: str  # instance that holds them
     transfer: str
-    layout: bytes  # what their numbers mean (`engine.connector.layout`)
-    num_tokens: int  # computed
-    text: bytes  # which tokens these are (`text_of`)
-    block_tables: list[list[int]]  # of each group of layers; RELEASED where a block is gone
+    layout: bytes  # digest of the block layout (`engine.connector.layout`)
+    num_tokens: int  # computed tokens
+    text: bytes  # digest of these tokens (`text_of`)
+    block_tables: list[list[int]]  # of each group of layers; RELEASED for released blocks
 
 
 def text_of(token_ids: Sequence[int], cache_salt: str | None) -> bytes:
-    """Return a digest of leading tokens and their salt, which identifies their keys and values."""
+    """Return a digest of tokens and their salt, which identifies their keys and values."""
     salt = b"" if cache_salt is None else b"\x01" + cache_salt.encode()
     body = struct.pack(f"<Q{len(token_ids)}q", len(token_ids), *token_ids)
     return blake2b(body + salt, digest_size=16, person=b"kvt-transfer").digest()
 
 
 class Sender(Protocol):
-    """Remote side of a link, which holds blocks."""
+    """Sender of blocks, on the remote side of a link."""
 
     def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return the content of blocks (group, block id) of that transfer.
+        """Return the content of blocks (group, block id) of a transfer.
 
         Raises:
-            TransferError: unknown, consumed, expired, stale or out_of_range.
+            TransferError: `unknown`, `consumed`, `expired`, `stale` or `out_of_range`.
         """
 
     def renew(self, transfer: str) -> None:
         """Renew the lease of blocks that the receiver still needs."""
 
     def received(self, transfer: str, wanted: Sequence[tuple[int, int]], num_bytes: int) -> None:
-        """Confirm that the receiver has the wanted blocks; the sender may free them."""
+        """Confirm that the receiver has the wanted blocks, so that the sender may free them."""
 
 
 class Link(Protocol):
@@ -67,18 +67,18 @@ class Link(Protocol):
 
     @property
     def name(self) -> str:
-        """Name in the trace."""
+        """Name of the link in the trace."""
 
     def to(self, engine_id: str) -> Sender:
-        """Return the sender.
+        """Return the sender of an instance.
 
         Raises:
-            TransferError: `gone`.
+            TransferError: `gone`, if there is no such instance.
         """
 
 
 class LocalLink:
-    """Link between engines of one process; a read is a copy in memory."""
+    """Link between engines of one process. A read is a copy in memory."""
 
     name = "local"
 
@@ -93,9 +93,9 @@ class LocalLink:
 
 
 class ThrottledLink:
-    """Wrapper that limits a link to so many bytes per second; its name states the limit wherever it is shown.
+    """Wrapper that limits the bytes per second of a link. Its name contains the limit.
 
-    A read waits for at most MAX_READ_SECONDS, after which its receiver has given up. `close` ends every wait.
+    A read takes at most MAX_READ_SECONDS. `close` ends all waiting reads.
     """
 
     def __init__(
@@ -114,11 +114,11 @@ class ThrottledLink:
         return _Throttled(self._link.to(engine_id), self)
 
     def close(self) -> None:
-        """End the reads that wait."""
+        """End all waiting reads."""
         self._closed.set()
 
-    def pass_over(self, num_bytes: int, began: float) -> None:
-        """Wait until so many bytes have passed the link since `began`.
+    def throttle(self, num_bytes: int, began: float) -> None:
+        """Wait until the time since `began` suffices to transfer `num_bytes` bytes.
 
         Raises:
             TransferError: `late` or `gone`.
@@ -126,19 +126,19 @@ class ThrottledLink:
         seconds = num_bytes / self._rate
         self._sleep(max(0.0, min(seconds, MAX_READ_SECONDS) - (self._clock() - began)))
         if self._closed.is_set():
-            raise TransferError("gone", "the run is over")
+            raise TransferError("gone", "the link is closed")
         if seconds > MAX_READ_SECONDS:
-            what = f"{num_bytes} bytes need {seconds:.3g} s on this link"
-            raise TransferError("late", f"{what}; a transfer has {MAX_READ_SECONDS:g} s")
+            duration = f"{num_bytes} bytes need {seconds:.3g} s on this link"
+            raise TransferError("late", f"{duration}; the limit is {MAX_READ_SECONDS:g} s")
 
 
 class _Throttled:
     def __init__(self, sender: Sender, link: ThrottledLink) -> None:
-        self._sender, self._throttle = sender, link
+        self._sender, self._link = sender, link
         self.renew, self.received = sender.renew, sender.received
 
     def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
-        began = self._throttle._clock()
+        began = self._link._clock()
         contents = self._sender.read(transfer, wanted)
-        self._throttle.pass_over(sum(map(len, contents)), began)
+        self._link.throttle(sum(map(len, contents)), began)
         return contents

@@ -1,6 +1,6 @@
-"""Messages between two processes of this machine: msgpack over a Unix socket, each with its length before it.
+"""Messages between two processes of this machine: msgpack over a Unix socket, each preceded by its length.
 
-Neither side trusts the other: a late message, or one of an unexpected kind, ends the connection.
+Neither side trusts the other. A late message, or one of an unexpected type, ends the connection.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import msgspec
 from engine.system.host import receive_flags
 
 HEAD = struct.Struct("<I")
-LONGEST = 1 << 30  # bytes of a message
-PIECE = 1 << 18  # bytes per read from the socket
+MAX_MESSAGE_BYTES = 1 << 30
+READ_BYTES = 1 << 18  # maximum bytes of a read from the socket
 T = TypeVar("T")
 
 
@@ -32,7 +32,7 @@ class PeerGoneError(ConnectionError):
 
 
 def wait_for_any(files: Iterable[int], seconds: float | None) -> list[int]:
-    """Return the file descriptors that can be read or have reached their end, within the time; empty after it."""
+    """Wait for up to `seconds`. Returns the file descriptors that are readable or at their end."""
     poll = select.poll()
     for file in files:
         poll.register(file, select.POLLIN)
@@ -43,10 +43,10 @@ class Peer(Generic[T]):
     """End of a connection that receives messages of type T. One thread receives; any thread may send."""
 
     def __init__(self, sock: socket.socket, kinds: Any) -> None:
-        """`kinds`: the type T, for msgspec."""
+        """Use a connected socket. `kinds`: the type T, for msgspec."""
         self._socket, self._decoder = sock, msgspec.msgpack.Decoder(kinds)
         self._sending = threading.Lock()
-        self._came = bytearray()
+        self._buffer = bytearray()  # received bytes of incomplete messages
         self._messages = deque[T]()
         self._files = list[int]()
 
@@ -54,10 +54,10 @@ class Peer(Generic[T]):
         return self._socket.fileno()
 
     def send(self, message: Any, timeout: float | None = None, file: int | None = None) -> None:
-        """Send a message. `file`: a file descriptor that goes with it.
+        """Send a message. `file`: a file descriptor to send with it.
 
         Raises:
-            PeerGoneError: the peer is gone, or did not take it within `timeout` seconds.
+            PeerGoneError: the peer is gone, or did not read the message within `timeout` seconds.
         """
         body = msgspec.msgpack.encode(message)
         data = memoryview(HEAD.pack(len(body)) + body)
@@ -67,11 +67,11 @@ class Peer(Generic[T]):
                 if file is not None:
                     data = data[socket.send_fds(self._socket, [data], [file]) :]
                 while data:
-                    _wait(self._socket, until, for_room=True)
+                    _wait(self._socket, until, writable=True)
                     with contextlib.suppress(BlockingIOError):
                         data = data[self._socket.send(data, socket.MSG_DONTWAIT) :]
             except (OSError, ValueError) as error:
-                self.close()  # half a message is none
+                self.close()  # a partial message cannot be continued
                 raise PeerGoneError(str(error)) from error
 
     def receive(self, timeout: float | None = None) -> T:
@@ -79,24 +79,24 @@ class Peer(Generic[T]):
 
         Raises:
             PeerGoneError: the peer is gone.
-            TimeoutError: none has come within `timeout` seconds.
+            TimeoutError: no message arrived within `timeout` seconds.
         """
         until = None if timeout is None else time.monotonic() + timeout
         while not self._messages:
             try:
-                _wait(self._socket, until, for_room=False)
+                _wait(self._socket, until, writable=False)
             except TimeoutError:
                 raise
-            except (OSError, ValueError) as error:  # it was closed on this side
+            except (OSError, ValueError) as error:  # this side has closed the socket
                 raise PeerGoneError(str(error)) from error
             self._read()
         return self._messages.popleft()
 
     def receive_all(self) -> list[T]:
-        """Return every pending message, without waiting.
+        """Return all pending messages, without waiting.
 
         Raises:
-            PeerGoneError: there is none, and the peer is gone.
+            PeerGoneError: there are none, and the peer is gone.
         """
         try:
             while self._read():
@@ -109,26 +109,26 @@ class Peer(Generic[T]):
         return messages
 
     def take_file(self) -> int | None:
-        """Return the first file descriptor that came with a message so far; the caller closes it."""
+        """Return the next received file descriptor, if any. The caller closes it."""
         return self._files.pop(0) if self._files else None
 
     def close(self) -> None:
-        """Close the connection, from any thread: a waiting receiver is woken. Idempotent."""
+        """Close the connection and wake a waiting receiver. Any thread may call it. Idempotent."""
         with contextlib.suppress(OSError):  # already closed, or the peer is gone
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def release(self) -> None:
-        """Release its system resources; no other thread may be using it."""
+        """Close the connection and its file descriptors. No other thread may be using it."""
         self.close()
         self._socket.close()
         while self._files:
             os.close(self._files.pop())
 
     def _read(self) -> bool:
-        """Read available data; return False if there is none."""
+        """Read available data. Returns False if there is none."""
         try:
             data, extra, _, _ = self._socket.recvmsg(
-                PIECE, socket.CMSG_SPACE(array.array("i").itemsize), receive_flags()
+                READ_BYTES, socket.CMSG_SPACE(array.array("i").itemsize), receive_flags()
             )
         except BlockingIOError:
             return False
@@ -143,38 +143,39 @@ class Peer(Generic[T]):
                 self._files += found
         if not data:
             raise PeerGoneError("the connection was closed")
-        self._came += data
-        self._cut()
+        self._buffer += data
+        self._decode_messages()
         return True
 
-    def _cut(self) -> None:
+    def _decode_messages(self) -> None:
+        """Move the complete messages of the buffer to `_messages`."""
         begin = 0
-        while len(self._came) - begin >= HEAD.size:
-            (length,) = HEAD.unpack_from(self._came, begin)
+        while len(self._buffer) - begin >= HEAD.size:
+            (length,) = HEAD.unpack_from(self._buffer, begin)
             end = begin + HEAD.size + length
-            if length > LONGEST:
+            if length > MAX_MESSAGE_BYTES:
                 self.close()
-                raise PeerGoneError(f"a message of {length} bytes was announced")
-            if len(self._came) < end:
+                raise PeerGoneError(f"a message of {length} bytes exceeds the limit of {MAX_MESSAGE_BYTES} bytes")
+            if len(self._buffer) < end:
                 break
             try:
-                self._messages.append(self._decoder.decode(bytes(self._came[begin + HEAD.size : end])))
+                self._messages.append(self._decoder.decode(bytes(self._buffer[begin + HEAD.size : end])))
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 self.close()
-                raise PeerGoneError(f"the received data is no message: {error}") from error
+                raise PeerGoneError(f"the received data is not a message: {error}") from error
             begin = end
-        del self._came[:begin]
+        del self._buffer[:begin]
 
 
-def _wait(sock: socket.socket, until: float | None, *, for_room: bool) -> None:
-    """Wait until the socket is readable, or writable.
+def _wait(sock: socket.socket, until: float | None, *, writable: bool) -> None:
+    """Wait until the socket is readable, or writable, at most until the time `until`.
 
     Raises:
-        TimeoutError: not in time.
+        TimeoutError: the time is over.
         OSError, ValueError: the socket is closed.
     """
     poll = select.poll()
-    poll.register(sock, select.POLLOUT if for_room else select.POLLIN)
-    left = None if until is None else max(0.0, until - time.monotonic()) * 1000
-    if not poll.poll(left):
-        raise TimeoutError("nothing happened in time")
+    poll.register(sock, select.POLLOUT if writable else select.POLLIN)
+    milliseconds = None if until is None else max(0.0, until - time.monotonic()) * 1000
+    if not poll.poll(milliseconds):
+        raise TimeoutError("the socket was not ready in time")

@@ -1,6 +1,6 @@
-"""Link between Ray actors: the sender puts blocks into Ray's object store, which carries them to other machines.
+"""Link between Ray actors: the sender copies blocks to Ray's object store, which transfers them to other machines.
 
-Two-sided: a thread of the sender copies the blocks while nothing is freed, so the received content is the held content.
+A thread of the sender copies the blocks under a lock that prevents their release, so the received content is valid.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import ray
 from engine.connector.link import Sender, TransferError
 from engine.trace.operations import TransferFault
 
-PATIENCE = 30.0  # seconds in which blocks come, from another machine too
-GROUP = "blocks"  # of an actor's threads: those that answer while its engine computes
+READ_TIMEOUT = 30.0  # seconds, including the transfer from another machine
+GROUP = "blocks"  # concurrency group of an actor, whose threads reply while its engine computes
 
 
 class Shipment(NamedTuple):
-    """Reply of a sender; empty if it has a reason."""
+    """Reply of a sender. It has no blocks if the transfer failed (`reason`)."""
 
-    data: np.ndarray[Any, np.dtype[np.uint8]]  # the blocks, one after the other
-    sizes: list[int]  # of each, bytes
+    data: np.ndarray[Any, np.dtype[np.uint8]]  # concatenated contents of the blocks
+    sizes: list[int]  # bytes of each block
     reason: TransferFault | None = None
     detail: str = ""
 
 
 def ship(sender: Sender | None, transfer: str, wanted: Sequence[tuple[int, int]]) -> Shipment:
-    """Ship the blocks, on the sender's side; None: there is no sender. With nothing wanted the lease is renewed."""
+    """Return the wanted blocks, on the sender's side (None: it has ended). Renews the lease if no block is wanted."""
     try:
         if sender is None:
-            raise TransferError("gone", "it has ended")
+            raise TransferError("gone", "the instance has ended")
         contents = sender.read(transfer, wanted) if wanted else []
         if not wanted:
             sender.renew(transfer)
@@ -47,7 +47,7 @@ class RayLink:
     name = "ray object store"
 
     def __init__(self, actors: Mapping[str, Any]) -> None:
-        """`actors`: by engine id; they have the methods of `ray_worker.InstanceActor`."""
+        """`actors`: engine id -> actor with the methods of `ray_worker.InstanceActor`."""
         self._actors = actors
 
     def to(self, engine_id: str) -> Sender:
@@ -58,7 +58,7 @@ class RayLink:
 
 
 class RaySender:
-    """A sender that is an actor. May be used from any thread."""
+    """Sender in an actor. May be used from any thread."""
 
     def __init__(self, engine_id: str, actor: Any) -> None:
         self._engine_id, self._actor = engine_id, actor
@@ -66,9 +66,9 @@ class RaySender:
     def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
         reference = self._actor.ship.options(concurrency_group=GROUP).remote(transfer, list(wanted))
         try:
-            shipment: Shipment = ray.get(reference, timeout=PATIENCE)
+            shipment: Shipment = ray.get(reference, timeout=READ_TIMEOUT)
         except ray.exceptions.GetTimeoutError as error:
-            raise TransferError("lost", f"instance {self._engine_id}: nothing came for {PATIENCE:g} s") from error
+            raise TransferError("lost", f"instance {self._engine_id}: no reply within {READ_TIMEOUT:g} s") from error
         except ray.exceptions.RayActorError as error:
             raise TransferError("gone", f"instance {self._engine_id} has ended") from error
         except ray.exceptions.RayError as error:
@@ -82,6 +82,6 @@ class RaySender:
         self.read(transfer, [])
 
     def received(self, transfer: str, wanted: Sequence[tuple[int, int]], num_bytes: int) -> None:
-        """Confirm without waiting for a reply: a stalled sender blocks no receiver."""
+        """Confirm without waiting for a reply, so that a stalled sender does not block the receiver."""
         with contextlib.suppress(ray.exceptions.RayError):
             self._actor.received.options(concurrency_group=GROUP).remote(transfer, list(wanted), num_bytes)

@@ -1,18 +1,18 @@
 """Link between processes of one machine: blocks are read from the sender's memory, messages use a Unix socket.
 
     receiver                                              sender
-    connects                             ────────►        a thread for each connection
-    ◄── Registered: the layout of its blocks, and a file descriptor of the memory
-    Claim(transfer, blocks)              ────────►        they are held, and their lease is renewed
+    connects                             ────────►        starts a thread for the connection
+    ◄── Registered: the positions of its blocks, and a file descriptor of the memory
+    Claim(transfer, blocks)              ────────►        checks that it holds them, and renews their lease
     ◄── Confirmed
-    copies them; the sender's threads are not involved
-    Claim(transfer)                      ────────►        they are still held: the copy is valid
-    ◄── Confirmed
+    copies them, without the sender
+    Claim(transfer)                      ────────►        checks that it still holds them
+    ◄── Confirmed: the copy is valid
     ...
-    Received(transfer, blocks, bytes)    ────────►        may free them; no reply
+    Received(transfer, blocks, bytes)    ────────►        may free them; sends no reply
 
-A hold that ends between the two claims invalidates the copy (`stale`). A sender's connection ends with it, so a
-restarted sender of the same name is never mistaken for it.
+If the blocks are freed between the two claims, the copy is invalid (`stale`). When a sender ends, its connections end
+too, so a restarted sender of the same name is not mistaken for it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from engine.connector.peer import Peer, PeerGoneError
 from engine.connector.shared_pools import MappedPools, Region, SharedPools
 from engine.trace.operations import TransferFault
 
-PATIENCE = 5.0  # seconds: timeout for a sender's message
+MESSAGE_TIMEOUT = 5.0  # seconds
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,40}")  # engine name, also used as a file name
 
 
 class Registered(Struct, tag=True):
-    """First message of a sender, sent with the file descriptor of its memory."""
+    """First message of a sender. The file descriptor of its memory is sent with it."""
 
     engine_id: str
     regions: list[Region]
@@ -56,24 +56,24 @@ class Received(Struct, tag=True):
 
 
 class Confirmed(Struct, tag=True):
-    """Reply to a claim; without a `reason` the claim is granted."""
+    """Reply to a claim. Without a `reason`, the claim is granted."""
 
     reason: TransferFault | None = None
     detail: str = ""
 
 
 class Holder(Protocol):
-    """Holder of the blocks (`TransferConnector`). Called on any thread; both methods may raise TransferError."""
+    """Holder of the blocks (`TransferConnector`). Any thread may call its methods, which may raise TransferError."""
 
     def claim(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> None: ...
     def received(self, transfer: str, wanted: Sequence[tuple[int, int]], num_bytes: int) -> None: ...
 
 
 def socket_of(folder: Path, engine_id: str) -> Path:
-    """Return where the engine of that name listens.
+    """Return the path of an engine's socket.
 
     Raises:
-        ValueError: invalid name.
+        ValueError: the name is invalid.
     """
     if not NAME.fullmatch(engine_id):
         raise ValueError(f"an instance cannot be called {engine_id!r}: use up to 41 letters, digits, '_', '.' and '-'")
@@ -81,11 +81,12 @@ def socket_of(folder: Path, engine_id: str) -> Path:
 
 
 class BlockServer:
-    """The sender's side: answers on threads of its own."""
+    """Sender's side of the link. It has a thread for each connection."""
 
     def __init__(self, folder: Path, engine_id: str, holder: Holder, pools: SharedPools, regions: list[Region]) -> None:
-        """`folder`: private folder of the sockets of engines that exchange blocks. A socket that an earlier engine of
-        this name left is replaced.
+        """Listen in `folder`, the private folder of the sockets of engines that exchange blocks.
+
+        The socket of an earlier engine of this name is replaced.
         """
         self._path = socket_of(folder, engine_id)
         self._holder, self._pools = holder, pools
@@ -127,13 +128,13 @@ class BlockServer:
                     return
             file = self._pools.open()
             try:
-                peer.send(self._registered, PATIENCE, file)
+                peer.send(self._registered, MESSAGE_TIMEOUT, file)
             finally:
                 os.close(file)
             while True:
                 self._answer(peer, peer.receive())
         except PeerGoneError:
-            pass  # the receiver has finished, or its leases end
+            pass  # the receiver has closed the connection, or has ended, in which case its leases expire
         finally:
             with self._lock:
                 self._peers.discard(peer)
@@ -141,7 +142,7 @@ class BlockServer:
 
     def _answer(self, peer: Peer[Claim | Received], message: Claim | Received) -> None:
         if isinstance(message, Received):
-            with contextlib.suppress(TransferError):  # it has already been freed
+            with contextlib.suppress(TransferError):  # the blocks are already freed
                 self._holder.received(message.transfer, message.wanted, message.num_bytes)
             return
         reply = Confirmed()
@@ -149,17 +150,17 @@ class BlockServer:
             self._holder.claim(message.transfer, message.wanted)
         except TransferError as error:
             reply = Confirmed(error.reason, error.detail)
-        peer.send(reply, PATIENCE)
+        peer.send(reply, MESSAGE_TIMEOUT)
 
 
 class SharedMemoryLink:
-    """The receiver's side, to every engine that listens in the folder."""
+    """Receiver's side of the link, for all engines that listen in a folder."""
 
     name = "shared memory"
 
-    def __init__(self, folder: Path, patience: float = PATIENCE) -> None:
-        """`patience`: timeout in seconds for a sender's reply."""
-        self._folder, self._patience = folder, patience
+    def __init__(self, folder: Path, timeout: float = MESSAGE_TIMEOUT) -> None:
+        """`timeout`: timeout in seconds for a sender's messages."""
+        self._folder, self._timeout = folder, timeout
         self._lock = threading.Lock()
         self._senders: dict[str, RemoteSender] = {}
 
@@ -167,16 +168,16 @@ class SharedMemoryLink:
         with self._lock:
             sender = self._senders.get(engine_id)
             if sender is None or sender.has_ended:
-                sender = self._senders[engine_id] = RemoteSender(self._folder, engine_id, self._patience)
+                sender = self._senders[engine_id] = RemoteSender(self._folder, engine_id, self._timeout)
             return sender
 
 
 class RemoteSender:
     """Connection to a sender in another process. May be used from any thread."""
 
-    def __init__(self, folder: Path, engine_id: str, patience: float) -> None:
-        """Raises TransferError: `gone`."""
-        self._engine_id, self._patience = engine_id, patience
+    def __init__(self, folder: Path, engine_id: str, timeout: float) -> None:
+        """Connect to the sender. Raises TransferError (`gone`) if it does not listen."""
+        self._engine_id, self._timeout = engine_id, timeout
         sock = socket.socket(socket.AF_UNIX)
         try:
             sock.connect(str(socket_of(folder, engine_id)))
@@ -190,7 +191,7 @@ class RemoteSender:
 
     def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
         with self._requesting:
-            pools = self._pools = self._pools or self._mapped()
+            pools = self._pools = self._pools or self._map_pools()
         self._claim(transfer, wanted)
         contents = pools.read(wanted)
         try:
@@ -198,19 +199,19 @@ class RemoteSender:
         except TransferError as error:
             if error.reason in ("gone", "lost"):
                 raise
-            raise TransferError("stale", f"while it was read, {error.detail or error.reason}") from error
+            raise TransferError("stale", f"during the read, {error.detail or error.reason}") from error
         return contents
 
     def renew(self, transfer: str) -> None:
         self._claim(transfer, [])
 
     def received(self, transfer: str, wanted: Sequence[tuple[int, int]], num_bytes: int) -> None:
-        """Confirm without waiting for a reply: a stalled sender blocks no receiver."""
+        """Confirm without waiting for a reply, so that a stalled sender does not block the receiver."""
         self._send(Received(transfer, list(wanted), num_bytes))
 
     def _claim(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> None:
         with self._requesting:
-            self._pools = self._pools or self._mapped()  # its first message
+            self._pools = self._pools or self._map_pools()  # reads the first message
             self._send(Claim(transfer, list(wanted)))
             reply = self._receive()
         if not isinstance(reply, Confirmed):
@@ -218,14 +219,14 @@ class RemoteSender:
         if reply.reason is not None:
             raise TransferError(reply.reason, reply.detail)
 
-    def _mapped(self) -> MappedPools:
+    def _map_pools(self) -> MappedPools:
         registered = self._receive()
         file = self._peer.take_file()
         if file is None:
-            raise self._ended("lost", "it gave no memory")
+            raise self._ended("lost", "it sent no file descriptor of its memory")
         try:
             if not isinstance(registered, Registered) or registered.engine_id != self._engine_id:
-                raise self._ended("gone", "another one answers")
+                raise self._ended("gone", "another instance replied")
             return MappedPools(file, registered.regions)
         except (OSError, ValueError, OverflowError) as error:
             raise self._ended("lost", f"its memory cannot be read: {error}") from error
@@ -234,20 +235,20 @@ class RemoteSender:
 
     def _send(self, message: Claim | Received) -> None:
         try:
-            self._peer.send(message, self._patience)
+            self._peer.send(message, self._timeout)
         except PeerGoneError as error:
             raise self._ended("gone", str(error)) from error
 
     def _receive(self) -> Registered | Confirmed:
         try:
-            return self._peer.receive(self._patience)
+            return self._peer.receive(self._timeout)
         except TimeoutError as error:
-            raise self._ended("lost", f"it sent no message for {self._patience:g} s") from error
+            raise self._ended("lost", f"it sent no message for {self._timeout:g} s") from error
         except PeerGoneError as error:
             raise self._ended("gone", str(error)) from error
 
     def _ended(self, reason: TransferFault, detail: str) -> TransferError:
-        """Close the connection and return the error; later replies are ignored."""
+        """Close the connection, and return the error to raise."""
         self.has_ended = True
         self._peer.close()
         return TransferError(reason, f"instance {self._engine_id}: {detail}")

@@ -1,4 +1,4 @@
-"""Wakeups for a thread that waits for files."""
+"""Wakeup of a thread that waits for file descriptors."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import socket
 
 
 class Wakeup:
-    """File descriptor that becomes readable when rung. One thread waits; any thread may ring."""
+    """File descriptor that becomes readable after `ring`. One thread waits for it; any thread may call `ring`."""
 
     def __init__(self) -> None:
-        self._receiver, self._rings = socket.socketpair()
+        self._receiver, self._sender = socket.socketpair()
         self._receiver.setblocking(False)
-        self._rings.setblocking(False)
+        self._sender.setblocking(False)
 
     def fileno(self) -> int:
         return self._receiver.fileno()
 
     def ring(self) -> None:
-        with contextlib.suppress(OSError):  # full, which wakes the reader as well, or the reader is closed
-            self._rings.send(b"!")
+        with contextlib.suppress(OSError):  # the buffer is full, so the receiver is readable, or it is closed
+            self._sender.send(b"!")
 
     def drain(self) -> None:
-        """Clear the wakeups so far."""
+        """Clear all wakeups."""
         with contextlib.suppress(BlockingIOError):
             while self._receiver.recv(4096):
                 pass
 
     def close(self) -> None:
         self._receiver.close()
-        self._rings.close()
+        self._sender.close()

@@ -179,7 +179,7 @@ class EarlyFreeConnector(TransferConnector):
 
     def read(self, transfer: str, wanted: Items[tuple[int, int]]) -> list[bytes]:
         """Return the current contents of the blocks, which may be of another sequence."""
-        return [bytes(self._kv_caches[group].take([block_id])[0]) for group, block_id in wanted]
+        return [bytes(self._kv_caches[group].read([block_id])[0]) for group, block_id in wanted]
 
     def received(self, transfer: str, wanted: Items[tuple[int, int]], num_bytes: int) -> None:
         """No-op, because the blocks are already freed."""

@@ -211,7 +211,7 @@ class Rerun:
             self._submit(logged)
             return True
         if failure := _failure(logged):
-            self.left_out.append(f"record {logged.index} of the original is left out: there {failure}")
+            self.left_out.append(f"record {logged.index} of the original is left out: {failure}")
             return False
         if logged.kind == "abort":
             return self.engine.abort(self._sequence_map.aborted(logged))
@@ -338,14 +338,14 @@ def compare(logged: StepRecord, found: StepRecord) -> None:
     ]
     place = first_op_that_differs(*ops_of)
     if place is not None:
-        theirs, ours = (ops[place] if place < len(ops) else None for ops in ops_of)
-        raise RerunMismatch(logged.index, place, "ops", theirs, ours)
+        logged_value, found_value = (ops[place] if place < len(ops) else None for ops in ops_of)
+        raise RerunMismatch(logged.index, place, "ops", logged_value, found_value)
     for part in ("step", "batch", "outputs", "prompt_logprobs", "memory", "work", "integrity"):
-        theirs, ours = getattr(logged, part), getattr(found, part)
-        if part == "work" and theirs is not None and ours is not None:
-            ours = replace(ours, weight_bytes=theirs.weight_bytes)
-        if not same(theirs, ours):
-            raise RerunMismatch(logged.index, None, part, theirs, ours)
+        logged_value, found_value = getattr(logged, part), getattr(found, part)
+        if part == "work" and logged_value is not None and found_value is not None:
+            found_value = replace(found_value, weight_bytes=logged_value.weight_bytes)
+        if not same(logged_value, found_value):
+            raise RerunMismatch(logged.index, None, part, logged_value, found_value)
 
 
 def _specs(record: StepRecord) -> list[RequestSpec]:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from engine.model.merge_linears import MergedWeights
 
-AT_ONCE = 2  # maximum number of concurrent calls; further callers wait
+MAX_CALLS = 2  # maximum number of concurrent calls; further callers wait
 LARGEST = 1 << 20  # maximum size in bytes of a stored tensor, which is not a weight of the model
 
 
@@ -42,16 +42,16 @@ class CompiledGraph:
         Raises:
             RuntimeError: the library cannot be loaded, or its constants are not exactly these.
         """
-        runner: Any = torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), AT_ONCE)  # type: ignore[attr-defined]
+        runner: Any = torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), MAX_CALLS)  # type: ignore[attr-defined]
         if set(runner.get_constant_names_to_original_fqns()) != set(constants):
             raise RuntimeError(f"{library.name} has other constants than its metadata lists")
         self._constants = dict(constants)  # the code reads them in place
         runner.update_constant_buffer(self._constants, False, True, True)
         self._run = runner.run
-        self._turn = threading.BoundedSemaphore(AT_ONCE)  # waiting inside the runner would block other threads
+        self._call_slots = threading.BoundedSemaphore(MAX_CALLS)  # waiting inside the runner would block other threads
 
     def __call__(self, *inputs: Tensor) -> list[Tensor]:
-        with self._turn:
+        with self._call_slots:
             found: list[Tensor] = self._run(list(inputs))
         return found
 

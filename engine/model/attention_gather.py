@@ -88,7 +88,7 @@ def gather_decode(
     else:
         scores = torch.bmm(grouped, k.transpose(1, 2)).mul_(call.scaling)
         weights = _softmax(
-            call, scores.view(n, num_heads, length), _either(keys.mask, hidden, num_heads), (1, num_heads, 1)
+            call, scores.view(n, num_heads, length), _merge_masks(keys.mask, hidden, num_heads), (1, num_heads, 1)
         )
     out = torch.bmm(weights.view(n * num_kv_heads, -1, length), v)  # [n * Hkv, G, Dv]
     return out.view(n, num_heads, v_head_dim), DecodeWeights(keys.key_starts, weights)
@@ -116,7 +116,7 @@ def gather_prefill(
     return out, None if weights is None else PrefillWeights(span, keys.key_start, weights)
 
 
-def _either(mask: Tensor | None, hidden: Tensor | None, num_heads: int) -> Tensor | None:
+def _merge_masks(mask: Tensor | None, hidden: Tensor | None, num_heads: int) -> Tensor | None:
     """Return the mask [n, 1 or Hq, L] of keys that are hidden by `mask` [n, 1, L] or by `hidden` [n, Hkv, L]."""
     if hidden is None:
         return mask

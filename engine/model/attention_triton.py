@@ -183,20 +183,20 @@ def _decode(
     scores = torch.full((n, num_heads, longest), float("-inf"), **floats) if needs_weights else parts
     sinks = call.sinks if call.sinks is not None else parts
     dims = {"D": head_dim, "DV": v_head_dim, "DP": max(16, triton.next_power_of_2(head_dim))}
-    wide = max(16, triton.next_power_of_2(v_head_dim))
+    dvp = max(16, triton.next_power_of_2(v_head_dim))
     group = num_heads // num_kv_heads
     half = q.dtype == keys.dtype == values.dtype and q.dtype in HALVES
     _attend[(n, num_kv_heads, num_splits)](
         q.contiguous(), keys, values, tables.block_tables, tables.lengths, tables.starts, sinks, parts, tops, totals,
         scores, out, lse, call.scaling, call.softcap or 1.0, tables.block_tables.shape[1], longest, num_splits,
-        HKV=num_kv_heads, G=group, BLOCK_SIZE=store.block_size, DVP=wide, GP=max(ROWS, triton.next_power_of_2(group)),
+        HKV=num_kv_heads, G=group, BLOCK_SIZE=store.block_size, DVP=dvp, GP=max(ROWS, triton.next_power_of_2(group)),
         TILE=KEYS if half else FLOAT_KEYS, HALF=half, IS_SINGLE_SPLIT=num_splits == 1,
         HAS_SOFTCAP=call.softcap is not None, HAS_SINKS=call.sinks is not None, STORE_SCORES=needs_weights,
         num_stages=STAGES, **dims,
     )  # fmt: skip
     if num_splits > 1:
         _join[(n * num_heads,)](
-            parts, tops, totals, out, lse, num_splits, DV=v_head_dim, DVP=wide, SP=triton.next_power_of_2(num_splits)
+            parts, tops, totals, out, lse, num_splits, DV=v_head_dim, DVP=dvp, SP=triton.next_power_of_2(num_splits)
         )
     if not needs_weights:
         return out, None

@@ -20,8 +20,8 @@ from torch import Tensor
 from engine.config import SamplingParams
 from engine.model.host_copy import HostCopies
 
-LIKELY = 1024  # most probable tokens that top-p sorts first, on the host
-AT_ONCE = 1 << 15, 1 << 26  # probabilities in memory at a time: on the host (cache of one core), on a device
+SORTED_FIRST = 1024  # most probable tokens that top-p sorts first, on the host
+MAX_PROBABILITIES = 1 << 15, 1 << 26  # probabilities in memory at a time: on the host (cache of one core), on a device
 UNIT = 2.0**50  # integer that represents probability 1; sums of such integers are exact as a double
 
 
@@ -45,10 +45,10 @@ class SamplingRow:
 
 def choose(logits: Tensor, rows: Sequence[SamplingRow], copies: HostCopies) -> Tensor:
     """Return a token id [R] int64 for each row of logits [R, V], on their device."""
-    at_once = max(1, AT_ONCE[not copies.on_host] // logits.shape[1])
+    num_rows = max(1, MAX_PROBABILITIES[not copies.on_host] // logits.shape[1])
     pieces = [
-        _choose(logits[begin : begin + at_once], rows[begin : begin + at_once], copies)
-        for begin in range(0, len(rows), at_once)
+        _choose(logits[begin : begin + num_rows], rows[begin : begin + num_rows], copies)
+        for begin in range(0, len(rows), num_rows)
     ]
     return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
@@ -151,11 +151,11 @@ def distribution(logits: Tensor, params: Sequence[SamplingParams], copies: HostC
 def _nucleus(probs: Tensor, mass: Tensor, copies: HostCopies) -> Tensor:
     """Return probs [R, V] with all zeroed but the most probable tokens whose sum reaches `mass` [R, 1], ties by id.
 
-    Usually few tokens remain. On the host the LIKELY most probable ones are sorted first, and all tokens only if those
-    do not reach the mass. On a device this check would cost a synchronization.
+    Usually few tokens remain. On the host the SORTED_FIRST most probable ones are sorted first, and all tokens only if
+    those do not reach the mass. On a device this check would cost a synchronization.
     """
     width = probs.shape[1]
-    for size in (min(LIKELY, width), width) if copies.on_host else (width,):
+    for size in (min(SORTED_FIRST, width), width) if copies.on_host else (width,):
         ordered = _largest(probs, size, copies)
         before = ordered.cumsum(dim=-1) - ordered
         count = (before < mass).sum(dim=-1, keepdim=True)  # [R, 1]

@@ -19,7 +19,7 @@ from engine.model.attention import current
 from engine.model.attention_backend import AttentionBackend, AttentionCall
 from engine.model.batch import StepBatch
 from engine.model.native import StepKernel, native_kernels
-from engine.model.native_step import LaidOut, StepLayout
+from engine.model.native_step import ActiveStep, StepLayout
 
 torch.library.define(
     "kvtheater::attend",
@@ -126,7 +126,7 @@ class CompiledForward:
         """
         if self.kernel is None or layout is None:
             return self._logits(batch), 0
-        with LaidOut(self.kernel, layout) as step:
+        with ActiveStep(self.kernel, layout) as step:
             logits = self._logits(batch)
         return logits, step.num_called
 

@@ -21,7 +21,7 @@ aten = torch.ops.aten
 INDEX, ASSERT, SIZE = aten.index.Tensor, aten._assert_tensor_metadata.default, aten.sym_size.int
 ELEMENTWISE = {aten.to.dtype, aten.dropout.default, operator.getitem}  # in addition to those with torch's tag
 PRODUCTS = {LINEAR, PACKED, aten.addmm.default, aten.layer_norm.default}  # over the last dimension
-ALONG: dict[Any, int] = {  # operations along one dimension, and the index of that argument
+DIM_ARGUMENT: dict[Any, int] = {  # operations along one dimension, and the index of that argument
     SLICE: 1, aten.chunk.default: 2, aten.split.Tensor: 2, aten.sum.dim_IntList: 1, aten.mean.dim: 1,
 }  # fmt: skip
 SHAPED = {aten.reshape.default, aten.view.default, aten.unsqueeze.default, aten.select.int}
@@ -92,8 +92,8 @@ def _is_by_row(node: fx.Node, tokens: str) -> bool:
         return all(set(_tensor(one).shape[: _symbolic(one)[0]]) <= {1} for one in (node, *inputs))
     if target in ELEMENTWISE or torch.Tag.pointwise in getattr(target, "tags", ()):
         return len(from_right) == 1
-    along = node.args[ALONG[target]] if target in ALONG else -1
-    return (target in PRODUCTS or along in (-1, [-1])) and target in PRODUCTS | ALONG.keys() and from_right != {1}
+    dim = node.args[DIM_ARGUMENT[target]] if target in DIM_ARGUMENT else -1
+    return (target in PRODUCTS or dim in (-1, [-1])) and target in PRODUCTS | DIM_ARGUMENT.keys() and from_right != {1}
 
 
 def _num_weights(node: fx.Node) -> int:

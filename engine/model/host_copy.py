@@ -53,7 +53,7 @@ class CudaCopies(HostCopies):
 
     def __init__(self, device: torch.device, cuda: Any = torch.cuda, pin_memory: bool = True) -> None:
         self._device, self._cuda, self._pins = device, cuda, pin_memory
-        self._side = cuda.Stream(device)
+        self._copy_stream = cuda.Stream(device)
 
     def to_device(self, array: npt.NDArray[Any]) -> Tensor:
         host = torch.empty(array.shape, dtype=torch.from_numpy(array).dtype, pin_memory=self._pins)
@@ -61,13 +61,13 @@ class CudaCopies(HostCopies):
         return host.to(self._device, non_blocking=True)
 
     def to_host(self, tensors: Sequence[Tensor]) -> Arrival:
-        self._side.wait_stream(self._cuda.current_stream(self._device))
-        with self._cuda.stream(self._side):
+        self._copy_stream.wait_stream(self._cuda.current_stream(self._device))
+        with self._cuda.stream(self._copy_stream):
             hosts = [torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=self._pins) for tensor in tensors]
             for host, tensor in zip(hosts, tensors, strict=True):
                 host.copy_(tensor, non_blocking=True)
             copied = self._cuda.Event()
-            copied.record(self._side)
+            copied.record(self._copy_stream)
         sources = list(tensors)  # prevents reuse of their memory until the copy is done
 
         def arrive() -> Sequence[Tensor]:

@@ -10,7 +10,7 @@ from engine.model.gguf_file import is_gguf
 
 # A model in the hub's cache: .../models--<owner>--<name>/snapshots/<commit>
 _HUB_FOLDER = re.compile(r"^models--(?P<owner>.+?)--(?P<name>.+)$")
-NAMELESS = "model"
+DEFAULT_NAME = "model"
 
 
 def model_name(name_or_path: str) -> str:
@@ -24,7 +24,7 @@ def model_name(name_or_path: str) -> str:
     cached = _HUB_FOLDER.match(folder.parent.parent.name) if folder.parent.name == "snapshots" else None
     if cached:
         return f"{cached['owner']}/{cached['name']}"
-    return folder.name or NAMELESS
+    return folder.name or DEFAULT_NAME
 
 
 def _is_path(name: str) -> bool:

@@ -108,7 +108,7 @@ class NativeStep:
         return StepLayout(numbers, self._threads)
 
 
-class LaidOut:
+class ActiveStep:
     """Context manager in which layers computed by this thread use a step's layout and its number of threads. On exit
     `num_called` is set to the number of these layers.
     """

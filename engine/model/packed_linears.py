@@ -345,5 +345,5 @@ def _is_bfloat16(weight: Tensor) -> bool:
 
 def _is_packable(weight: Tensor, dtypes: tuple[torch.dtype, ...]) -> bool:
     is_plain = not hasattr(weight, "__tensor_flatten__")  # a subclass stores its numbers elsewhere
-    is_here = weight.device.type in ("cpu", "meta")
-    return is_plain and is_here and weight.dtype in dtypes and weight.shape[0] % PANEL == 0
+    is_supported_device = weight.device.type in ("cpu", "meta")
+    return is_plain and is_supported_device and weight.dtype in dtypes and weight.shape[0] % PANEL == 0

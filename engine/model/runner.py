@@ -124,8 +124,8 @@ class ModelRunner:
         latent_backend = LatentAttention(model.latents) if model.latents and not by_sequence else None
         self.backend: AttentionBackend = backend or latent_backend or default_backend(model.device)
         plain = isinstance(kind, torch.dtype) and policy is None and by_sequence is None and model.states is None
-        state_group = next((group for group in groups if group.keeps_states), None)
-        groups = [group for group in groups if not group.keeps_states]
+        state_group = next((group for group in groups if group.holds_states), None)
+        groups = [group for group in groups if not group.holds_states]
         has_graphs = max_graph_size > 0 and plain and self.backend.reads_tables_only
         try:
             blocks = [num_blocks] * len(model.layer_shapes)

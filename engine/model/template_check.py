@@ -31,7 +31,7 @@ from engine.model.weight_files import check_weight_file
 Message = dict[str, Any]
 CONTEXT = 24  # characters shown on either side of a break
 SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}  # for a template file without a tokenizer
-ANOTHER_DAY = "{%- macro strftime_now(form) -%}2 January 2001{%- endmacro -%}"  # replaces the current date
+OTHER_DATE = "{%- macro strftime_now(form) -%}2 January 2001{%- endmacro -%}"  # replaces the current date
 TOOLS = [
     {
         "type": "function",
@@ -282,7 +282,7 @@ def turns(template: ChatTemplate, case: Case, num_turns: int) -> Iterator[tuple[
         yield cached, prompt
         cached = prompt + template.generated(messages, answer, Rendering(prompt), case.settings)
         if case.ends_another_day:
-            template = replace(template, source=ANOTHER_DAY + template.source.removeprefix(ANOTHER_DAY))
+            template = replace(template, source=OTHER_DATE + template.source.removeprefix(OTHER_DATE))
 
 
 def _check_case(template: ChatTemplate, case: Case, num_turns: int) -> Outcome:

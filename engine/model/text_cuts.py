@@ -39,14 +39,14 @@ class Tokens(NamedTuple):
 
     ids: Sequence[int]
     starts: Sequence[int]
-    firsts: bytes
+    word_starts: bytes
 
     def then(self, other: Tokens, begin: int, count: int | None = None) -> Tokens:
         """Return the first `count` tokens (None: all), followed by those of a text that begins at character `begin`."""
         ids, starts = array("I", self.ids[:count]), array("I", self.starts[:count])
         ids.extend(other.ids)
         starts.extend(begin + start for start in other.starts)
-        return Tokens(ids, starts, self.firsts[:count] + other.firsts)
+        return Tokens(ids, starts, self.word_starts[:count] + other.word_starts)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class TextCuts:
         if len(spaces) < 2:
             return 0
         at = bisect_right(tokens.starts, min(spaces[-2], shared - self.longest_added * MAX_COMPOSED))
-        while (at := tokens.firsts.rfind(1, 0, at)) > 0:
+        while (at := tokens.word_starts.rfind(1, 0, at)) > 0:
             if text[tokens.starts[at]].isascii():  # ASCII characters never compose with the previous one
                 return at
         return 0
@@ -85,8 +85,8 @@ class TextCuts:
 def tokens_of(encoded: Encoding) -> Tokens:
     """Return the tokens of an encoding."""
     words = encoded.word_ids
-    firsts = bytes(one != before for one, before in zip(words, [None, *words], strict=False))
-    return Tokens(array("I", encoded.ids), array("I", (start for start, _ in encoded.offsets)), firsts)
+    word_starts = bytes(one != before for one, before in zip(words, [None, *words], strict=False))
+    return Tokens(array("I", encoded.ids), array("I", (start for start, _ in encoded.offsets)), word_starts)
 
 
 def cuts_of(tokenizer: Tokenizer) -> TextCuts:

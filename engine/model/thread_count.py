@@ -15,9 +15,9 @@ from collections.abc import Callable
 import torch
 
 WINDOW = 0.1  # seconds of forward passes per decision
-CROWDED = 0.6  # if CPU time over wall time of the thread that runs the passes is lower, there are too many threads
+MIN_CPU_SHARE = 0.6  # CPU time over wall time of the thread that runs the passes; lower if there are too many threads
 RETRIES = 2.0, 32.0  # initial and maximum seconds until more threads are tried; doubled after each failure
-SLEEPS = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"  # without a spin loop, CPU time is no measure
+IS_PASSIVE = os.environ.get("OMP_WAIT_POLICY", "").lower() == "passive"  # without a spin loop, CPU time is no measure
 
 
 class ThreadCount:
@@ -42,8 +42,8 @@ class ThreadCount:
         """Record the wall time of a pass in seconds, and the CPU time of the thread that ran it."""
         self._wall += wall
         self._cpu += cpu
-        if self._wall >= WINDOW and not SLEEPS:
-            self._decide(self._cpu < CROWDED * self._wall, self._clock())
+        if self._wall >= WINDOW and not IS_PASSIVE:
+            self._decide(self._cpu < MIN_CPU_SHARE * self._wall, self._clock())
             self._wall = self._cpu = 0.0
 
     def _decide(self, crowded: bool, now: float) -> None:

@@ -155,9 +155,8 @@ def _find_leaf(text: str, at: int, is_exact: bool, gap: str, leaf: str, after: s
         start = at + common_prefix(gap, text[at : at + len(gap)])
         hits = [(text.find(form + after, start), 0, form) for form in forms]
     places = [(hit + skip, hit + skip + len(form)) for hit, skip, form in hits if hit >= 0]
-    return min(
-        places, key=lambda place: (place[0], -place[1]), default=None
-    )  # the earliest, with as much whitespace as possible
+    # the earliest, with as much whitespace as possible
+    return min(places, key=lambda place: (place[0], -place[1]), default=None)
 
 
 def _num_rendered(text: str, end: int, trail: str, after: str) -> int:

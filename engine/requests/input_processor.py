@@ -181,7 +181,7 @@ class InputProcessor:
         step, size, fit = self._config.tokens_a_step, self._config.block_size, self.max_model_len
         for group in self._groups:
             blocks = group.num_blocks // num_sequences
-            if step is None or group.retention is None or group.retention.most_blocks(step, size) > blocks:
+            if step is None or group.retention is None or group.retention.max_blocks(step, size) > blocks:
                 fit = min(fit, max_tokens_that_fit(num_prompt_tokens, blocks, size))
         return fit
 

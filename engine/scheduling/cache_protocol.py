@@ -25,11 +25,11 @@ class Match(Protocol):
     def verdict(self) -> LookupVerdict: ...
 
 
-class Why(Protocol):
-    """Reason for the end of the hits."""
+class HitExplanation(Protocol):
+    """Reason why a lookup did not hit more tokens."""
 
-    def of(self, found: Lookup) -> Lookup:
-        """Return the lookup with this reason."""
+    def add_to(self, lookup: Lookup) -> Lookup:
+        """Return a copy of the lookup with this reason."""
 
 
 class Demand(Protocol):
@@ -52,7 +52,9 @@ class Cache(Protocol):
         self, seq_id: int, token_ids: Items[int], cache_salt: str | None = None, skip: bool = False
     ) -> Match: ...
 
-    def explain(self, seq_id: int, token_ids: Items[int], cache_salt: str | None, num_hit_tokens: int) -> Why: ...
+    def explain(
+        self, seq_id: int, token_ids: Items[int], cache_salt: str | None, num_hit_tokens: int
+    ) -> HitExplanation: ...
 
     def remember(self, seq_id: int, token_ids: Items[int], cache_salt: str | None) -> None: ...
 
@@ -60,13 +62,13 @@ class Cache(Protocol):
 
     def block_tables(self, seq_id: int) -> list[list[int]]: ...
 
-    def demand_at_most(self, num_slots: int, tokens_a_step: int) -> Demand: ...
+    def max_demand(self, num_slots: int, tokens_a_step: int) -> Demand: ...
 
     def demand(
         self, seq_id: int, num_tokens: int, hits: Any = (), loading: Any = None, reserved: int = 0
     ) -> Demand: ...
 
-    def followed(self, match: Any, loading: Any) -> Match: ...
+    def drop_unseen(self, match: Any, loading: Any) -> Match: ...
 
     def has_room(self, seq_id: int, num_tokens: int) -> bool: ...
 

@@ -31,7 +31,7 @@ def check_feasible(
     if not sequence.token_ids or sequence.max_tokens < 1:
         raise ValueError(f"{name} needs at least one token, and max_tokens of at least 1")
     longest = slots_required(sequence.num_tokens, sequence.max_tokens)
-    demand = cache.demand_at_most(longest, chunk_tokens or longest)
+    demand = cache.max_demand(longest, chunk_tokens or longest)
     # after a preemption, beams may share no blocks
     required = demand.needed * (num_sequences if sequence.in_lockstep else 1)
     if required > demand.available:

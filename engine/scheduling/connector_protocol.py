@@ -55,4 +55,4 @@ def look_up_external(connector: Connector | None, cache: Cache, sequence: Sequen
     loading, operation = connector.matched(sequence)
     if not count:
         return External(match, 0, None, operation)
-    return External(cache.followed(match, loading), count, loading, operation, is_later)
+    return External(cache.drop_unseen(match, loading), count, loading, operation, is_later)

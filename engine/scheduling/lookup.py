@@ -23,4 +23,4 @@ def verdict(cache: Cache, sequence: Sequence, match: Match) -> Lookup:
     )
     if match.verdict in ("disabled", "skipped"):
         return found
-    return cache.explain(sequence.seq_id, sequence.token_ids, sequence.cache_salt, match.num_tokens).of(found)
+    return cache.explain(sequence.seq_id, sequence.token_ids, sequence.cache_salt, match.num_tokens).add_to(found)

@@ -40,8 +40,8 @@ class Preemption:
             return max(self._running, key=lambda s: s.rank)
         return self._running[-1]
 
-    def preempt(self, victim: Sequence, needy: Sequence, reason: PreemptReason | None = None) -> None:
-        """Preempt the victim to get blocks for `needy`. `reason` None: the policy chose the victim."""
+    def preempt(self, victim: Sequence, beneficiary: Sequence, reason: PreemptReason | None = None) -> None:
+        """Preempt the victim to get blocks for `beneficiary`. `reason` None: the policy chose the victim."""
         self._running.remove(victim)
         seq_id, num_computed = victim.seq_id, victim.num_computed_tokens
         num_blocks = self._cache.num_held(seq_id)
@@ -60,7 +60,7 @@ class Preemption:
                 seq_id=seq_id,
                 queue_position=self._waiting.push(victim),
                 mode="recompute" if num_bytes is None else "swap",
-                for_seq_id=needy.seq_id,
+                for_seq_id=beneficiary.seq_id,
                 num_computed_tokens=num_computed,
                 reason=reason or self._reason,
                 num_blocks=num_blocks,

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from engine.scheduling.cache_protocol import Cache
 from engine.scheduling.sequence import Sequence
 
-GRACE = 64  # steps without progress that are always allowed
-ROUNDS = 4  # further steps are allowed that suffice to compute all tokens this many times
+GRACE_STEPS = 64  # steps without progress that are always allowed
+GRACE_ROUNDS = 4  # further steps are allowed that suffice to compute all tokens this many times
 
 
 class NoProgressError(RuntimeError):
@@ -36,11 +36,11 @@ class Progress:
         self.num_idle += 1
         if events != self._last_events:
             self._last_events, self.num_idle = events, 0
-        if self.num_idle < GRACE:
+        if self.num_idle < GRACE_STEPS:
             return
         unfinished = list(live)
         num_tokens = sum(sequence.num_tokens for sequence in unfinished)
-        if self.num_idle >= GRACE + ROUNDS * (num_tokens // self._tokens_a_step):
+        if self.num_idle >= GRACE_STEPS + GRACE_ROUNDS * (num_tokens // self._tokens_a_step):
             idle, self.num_idle = self.num_idle, 0
             holders = "; ".join(map(self._holds, unfinished))
             raise NoProgressError(f"no sequence made progress in {idle} steps; {holders}")

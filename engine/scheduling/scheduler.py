@@ -482,9 +482,9 @@ class Scheduler:
         while head is not None and next(iter(self._waiting), None) is head and self._free_last_arrived(head):
             self._admit_waiting(step)
 
-    def _free_last_arrived(self, needy: Sequence) -> bool:
-        """Free the received blocks of the last waiting sequence after `needy`. Returns False if none has any."""
-        for sequence in reversed(self._waiting.after(needy)):
+    def _free_last_arrived(self, beneficiary: Sequence) -> bool:
+        """Free the received blocks of the last waiting sequence after `beneficiary`. Returns False if none has any."""
+        for sequence in reversed(self._waiting.after(beneficiary)):
             if sequence.seq_id in self.transfers.arrived:
                 self.transfers.fail(sequence.seq_id, "no_room")
                 sequence.kv_role = None
@@ -521,9 +521,9 @@ class Scheduler:
 
     def _break_deadlock(self, step: Step) -> None:
         """Preempt all running sequences. They are readmitted by rank, so the first request can use the entire pool."""
-        needy = self._waiting.head
+        beneficiary = self._waiting.head
         for victim in reversed(self.running):
-            self._preemption.preempt(victim, needy, "deadlock")
+            self._preemption.preempt(victim, beneficiary, "deadlock")
         self._admit_waiting(step)
 
     def _defer(self, sequence: Sequence, reason: DeferReason, needed: int, available: int) -> bool:

@@ -31,7 +31,7 @@ class Proposal(NamedTuple):
     num_bytes: int = 0  # size of the draft model's keys and values of the sequence
 
 
-NOTHING = Proposal([])
+NO_DRAFTS = Proposal([])
 
 
 class Drafter(Protocol):

@@ -222,7 +222,7 @@ def _fits_any_length(config: EngineConfig, reaches: Sequence[AttentionSpan]) -> 
     """Return whether a sequence of any length fits into the pool."""
     step, size = config.tokens_a_step, config.block_size
     return step is not None and all(
-        group.retention is not None and group.retention.most_blocks(step, size) <= group.num_blocks
+        group.retention is not None and group.retention.max_blocks(step, size) <= group.num_blocks
         for group in _groups(config, reaches)
     )
 
@@ -250,7 +250,7 @@ def _groups(config: EngineConfig, reaches: Sequence[AttentionSpan]) -> list[Grou
     if config.strategy != "first_fit" and not config.by_sequence:
         return groups
     # a piece is only freed completely
-    return [group._replace(one_piece=config.strategy == "first_fit", retention=None) for group in groups]
+    return [group._replace(contiguous=config.strategy == "first_fit", retention=None) for group in groups]
 
 
 def _swap_space(config: EngineConfig, groups: Sequence[GroupPlan]) -> int:

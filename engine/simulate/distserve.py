@@ -33,9 +33,8 @@ from engine.simulate.simulation import Simulation
 
 SOURCE = "DistServe, arXiv 2401.09670 v3"
 SMALL, LARGE, GPU = "opt-13b", "opt-66b", "a100-80gb"
-DEMAND = Demand(
-    rate=1.0, prompt_tokens=512, output_tokens=64, ttft=0.4, tpot=0.04
-)  # figure 1, for 90 % of the requests
+# Figure 1, for 90 % of the requests.
+DEMAND = Demand(rate=1.0, prompt_tokens=512, output_tokens=64, ttft=0.4, tpot=0.04)
 REQUESTS, SEED = 200, 0
 RATES = [0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]  # requests per second on the GPU that prefills and decodes
 STEP_TOKENS, MAX_SEQUENCES = 2048, 256  # limits of a step on that GPU, with complete prompts

@@ -87,9 +87,8 @@ def _linear(layer: LayerTimes, model: ModelPreset, gpu: GpuPreset, kv_cache_dtyp
         for matrices, exchange in zip(layer.milliseconds, exchanges, strict=True)
     ]
     measured = f"{layer.layers_of} × {layer.scaled:g} in place of {model.name}'s" if layer.layers_of else model.name
-    kv_bytes = stored_bytes_per_token(model, kv_cache_dtype) / min(
-        1, model.num_kv_heads / tp
-    )  # a KV head is at least on one GPU
+    share = min(1, model.num_kv_heads / tp)  # a KV head is at least on one GPU
+    kv_bytes = stored_bytes_per_token(model, kv_cache_dtype) / share
     return Linear(
         token_knots=layer.tokens,
         token_seconds=layers,

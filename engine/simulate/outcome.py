@@ -9,7 +9,7 @@ from engine.trace.request_account import TokenTimes
 
 
 class Wanted(Protocol):
-    """Request to simulate, for example `engine.bench.workload.Ask`."""
+    """Request to simulate, for example `engine.bench.workload.WorkloadRequest`."""
 
     @property
     def prompt(self) -> list[int]: ...  # only the new tokens of a further turn, unless `is_whole`

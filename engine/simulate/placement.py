@@ -70,14 +70,14 @@ def on_one_node(cards: tuple[Card, Card], nodes: Nodes, demand: Demand) -> Place
     sides = [options(kind, card, nodes, demand) for kind, card in zip(_SIDES, cards, strict=True)]
     for kind, side in zip(_SIDES, sides, strict=True):
         _fewest_gpus(side, kind)
-    for first in sides[0]:
-        for after in (one for one in sides[1] if one.stages == first.stages):
-            for a, b in _replica_pairs(first.tensor_parallel, after.tensor_parallel, nodes.gpus):
-                groups = math.ceil(demand.rate / min(a * first.goodput, b * after.goodput))
-                total = groups * (a * first.gpus + b * after.gpus)
-                key = total, -min(a * first.goodput, b * after.goodput)
-                if groups * first.stages <= nodes.number and (best is None or key < best[0]):
-                    best = key, [_replicated(first, a * groups), _replicated(after, b * groups)], groups
+    for prefill in sides[0]:
+        for decode in (one for one in sides[1] if one.stages == prefill.stages):
+            for a, b in _replica_pairs(prefill.tensor_parallel, decode.tensor_parallel, nodes.gpus):
+                groups = math.ceil(demand.rate / min(a * prefill.goodput, b * decode.goodput))
+                total = groups * (a * prefill.gpus + b * decode.gpus)
+                key = total, -min(a * prefill.goodput, b * decode.goodput)
+                if groups * prefill.stages <= nodes.number and (best is None or key < best[0]):
+                    best = key, [_replicated(prefill, a * groups), _replicated(decode, b * groups)], groups
     if best is None:
         raise placement_error("no_pair", nodes=nodes.number, gpus=nodes.gpus)
     found = side_by_side([one.instances for one in best[1]], best[2])
@@ -97,10 +97,10 @@ def colocated(card: Card, nodes: Nodes, demand: Demand) -> Placement:
 _SIDES: tuple[Kind, Kind] = ("prefill", "decode")
 
 
-def _replica_pairs(first: int, after: int, gpus: int) -> Iterator[tuple[int, int]]:
+def _replica_pairs(prefill: int, decode: int, gpus: int) -> Iterator[tuple[int, int]]:
     """Yield the pairs of replica counts, at least 1 each, that fit into a node."""
-    for a in range(1, gpus // first + 1):
-        for b in range(1, (gpus - a * first) // after + 1):
+    for a in range(1, gpus // prefill + 1):
+        for b in range(1, (gpus - a * prefill) // decode + 1):
             yield a, b
 
 

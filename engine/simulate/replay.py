@@ -115,7 +115,7 @@ class Replay:
     def _fits(self, sequence: Sequence, max_tokens: int) -> bool:
         """Return whether the sequence fits into the pool with that limit; otherwise an engine refuses the new limit."""
         longest = slots_required(sequence.num_prompt_tokens, max_tokens)
-        demand = self._cache.demand_at_most(longest, self.config.tokens_a_step or longest)
+        demand = self._cache.max_demand(longest, self.config.tokens_a_step or longest)
         return demand.needed <= demand.available
 
     def _submit(self, request: LoggedRequest) -> None:

@@ -257,10 +257,10 @@ class Simulation:
             self._send(request.instance, spec, offered)
 
     def _move(self, receiver: int, pull: Pull) -> Events:
-        came = yield from self._network.move(receiver, pull)
+        facts = yield from self._network.move(receiver, pull)
 
         def arrived() -> None:
-            self.instances[receiver].arrive(pull.seq_id, came, self._env.now)
+            self.instances[receiver].arrive(pull.seq_id, facts, self._env.now)
             self._release_offer(pull)
 
         self._pending_calls[receiver].append(arrived)

@@ -173,50 +173,50 @@ def what_if(
 
     inputs = read_inputs(log, count, each)
     Replay(log.header, inputs, num_blocks)  # validates the pool size before the long replays
-    differs_in, same = _same(log, inputs, size, lambda share: on_progress((1 + share) / 3))
-    other = _replayed(log, inputs, num_blocks, lambda share: on_progress((2 + share) / 3))
+    differs_in, same = _replay_unchanged(log, inputs, size, lambda share: on_progress((1 + share) / 3))
+    other = _replay_resized(log, inputs, num_blocks, lambda share: on_progress((2 + share) / 3))
     return WhatIf(
         num_records=count, times=times, log=logged_figures.figures(), same=same, other=other, differs_in=differs_in
     )
 
 
-def _same(
+def _replay_unchanged(
     log: TraceReader, inputs: Inputs, num_blocks: int, on_progress: Callable[[float], None]
 ) -> tuple[int | None, Figures]:
     """Replay with the log's pool size. Returns the first record that differs and the figures."""
-    replay, counting = Replay(log.header, inputs), FigureCounter(num_blocks)
+    replay, counter = Replay(log.header, inputs), FigureCounter(num_blocks)
     logged: Iterator[Decisions] | None = read_decisions(log, inputs.num_records)
     differs_in, index = None, 0
     for index, record in enumerate(replay.records()):
-        counting.read(record)
+        counter.read(record)
         on_progress(min(1.0, index / inputs.num_records))
         if logged is not None:
-            theirs = next(logged, None)
-            if theirs is None or not is_same(theirs, record):
+            expected = next(logged, None)
+            if expected is None or not is_same(expected, record):
                 differs_in, logged = index, None
     if logged is not None and next(logged, None) is not None:
         differs_in = index + 1
-    return differs_in, counting.figures(replay.num_refused)
+    return differs_in, counter.figures(replay.num_refused)
 
 
-def _replayed(log: TraceReader, inputs: Inputs, num_blocks: int, on_progress: Callable[[float], None]) -> Figures:
-    replay, counting = Replay(log.header, inputs, num_blocks), FigureCounter(num_blocks)
+def _replay_resized(log: TraceReader, inputs: Inputs, num_blocks: int, on_progress: Callable[[float], None]) -> Figures:
+    replay, counter = Replay(log.header, inputs, num_blocks), FigureCounter(num_blocks)
     for record in replay.records():
-        counting.read(record)
+        counter.read(record)
         on_progress(min(1.0, record.step / max(1, inputs.num_steps)))
-    return counting.figures(replay.num_refused)
+    return counter.figures(replay.num_refused)
 
 
 def is_same(logged: Decisions, found: Decisions) -> bool:
     """Return whether the decisions of scheduler and cache are equal in two records."""
     if logged.kind != found.kind or logged.step != found.step or logged.batch != found.batch:
         return False
-    ours = iter(found.ops)
-    theirs = (op for op in logged.ops if not isinstance(op, NO_DECISION))
-    return all(a is not None and b is not None and _is_same(a, b) for a, b in zip_longest(theirs, ours))
+    decided = iter(found.ops)
+    expected = (op for op in logged.ops if not isinstance(op, NO_DECISION))
+    return all(a is not None and b is not None and _is_same_decision(a, b) for a, b in zip_longest(expected, decided))
 
 
-def _is_same(a: Op, b: Op) -> bool:
+def _is_same_decision(a: Op, b: Op) -> bool:
     if a == b:
         return True
     match a, b:

@@ -14,7 +14,7 @@ from engine.accounting.memory import stored_bytes_per_token
 from engine.config import EngineConfig, SamplingParams
 from engine.model.loaded import LoadedModel
 from engine.scheduling.sequence import Sequence
-from engine.scheduling.speculation import NOTHING, Proposal
+from engine.scheduling.speculation import NO_DRAFTS, Proposal
 from engine.trace.operations import DraftMethod
 from engine.trace.records import StepRecord
 
@@ -82,7 +82,7 @@ class ModelDrafter:
                     self._engine.abort(request.request_id)
             raise
         return [
-            NOTHING if request is None else self._proposal(request, sequence, computed[request.seq_id])
+            NO_DRAFTS if request is None else self._proposal(request, sequence, computed[request.seq_id])
             for request, (sequence, _) in zip(requests, wanted, strict=True)
         ]
 

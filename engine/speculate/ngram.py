@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence as Items
 
 from engine.scheduling.sequence import Sequence
-from engine.scheduling.speculation import NOTHING, Proposal
+from engine.scheduling.speculation import NO_DRAFTS, Proposal
 from engine.trace.operations import DraftMethod
 
 
@@ -35,7 +35,7 @@ class NgramDrafter:
             if start is not None:
                 end = start + length
                 return Proposal(token_ids[end : end + max_drafts], match_start=start, match_length=length)
-        return NOTHING
+        return NO_DRAFTS
 
 
 def _find(text: bytes, length: int) -> int | None:

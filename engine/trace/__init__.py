@@ -1,4 +1,4 @@
-"""The trace: typed records of every engine step, their bytes, their file, and the state that follows from them.
+"""The trace: typed records of every engine step, their encoding, their file, and the state that they reproduce.
 
-Imports nothing of the project. docs/reference/trace-format.md documents the format for other producers and readers.
+It imports no other package of the project. docs/reference/trace-format.md documents the format for other programs.
 """

@@ -18,7 +18,7 @@ class Application(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     dataset: str
     ttft: float
     tpot: float
-    name: str = ""  # in `--slo` and on the page; "" = not offered there
+    name: str = ""  # name in `--slo` and on the page; "" = not offered there
 
 
 def _read() -> tuple[Application, ...]:

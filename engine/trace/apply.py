@@ -1,6 +1,6 @@
-"""Folds a record into a state: its operations in order (`operations.py`), then its batch.
+"""Apply a record to a state: its operations in order (`operation_effects.py`), then a check of its batch.
 
-`static/js/core/state.js` mirrors this file; shared golden traces hold both to the same state.
+`static/js/core/state.js` mirrors this file. Tests compare both on shared golden traces.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import get_args
 
 from engine.trace.instances import expect_own
 from engine.trace.limits import Budget, Unbounded
-from engine.trace.operation_effects import OPERATIONS, Folded
+from engine.trace.operation_effects import OPERATIONS, RecordContext
 from engine.trace.operations import Copy, Fork, Op, Submit
 from engine.trace.record_outputs import RecordOutputs
 from engine.trace.records import BatchEntry, StepRecord
@@ -17,44 +17,43 @@ from engine.trace.state import State, TraceStateError
 from engine.trace.tables import expect
 
 UNBOUNDED = Unbounded()
-# operations on an existing sequence
-OF_SEQUENCE = frozenset(kind for kind in get_args(Op) if "seq_id" in kind.__struct_fields__) - {Submit, Fork}
+NEEDS_SEQUENCE = frozenset(kind for kind in get_args(Op) if "seq_id" in kind.__struct_fields__) - {Submit, Fork}
 
 
 def apply(state: State, record: StepRecord, budget: Budget = UNBOUNDED) -> State:
-    """Fold `record` into `state`, in place, and return it. `budget`: copy budget of a log read from a file.
+    """Apply `record` to `state`, in place, and return the state. `budget`: copy budget of a log read from a file.
 
     Raises:
-        TraceStateError: an operation contradicts the state (a gap in the log, or a damaged producer).
+        TraceStateError: an operation contradicts the state (a gap in the log, or a faulty producer).
     """
     if record.index != state.index + 1:
         raise TraceStateError(f"record {record.index} cannot follow record {state.index}")
     index, sequences = record.index, state.sequences
-    step = Folded(index, record.instance, RecordOutputs(record.outputs), budget)
+    step = RecordContext(index, record.instance, RecordOutputs(record.outputs), budget)
     if not 0 <= record.instance < len(state.own_groups):
-        raise TraceStateError(f"record {index} is of instance {record.instance}, and there is none")
+        raise TraceStateError(f"record {index} names instance {record.instance}, which does not exist")
     if state.finished_kept is not None and len(state.finished) > state.finished_kept:
-        _forget(state, len(state.finished) - state.finished_kept)
-    is_one, position = len(state.own_groups) == 1, -1
-    owed: Copy | None = None
+        _drop_finished(state, len(state.finished) - state.finished_kept)
+    has_one_instance, position = len(state.own_groups) == 1, -1
+    pending: Copy | None = None  # copy that must be the next operation
     try:
         for op in record.ops:
             position, kind = position + 1, type(op)
-            if not is_one:
+            if not has_one_instance:
                 expect_own(state, record.instance, op)
-            if owed is not None or kind is Copy:
-                expect(op == owed, "a copy must directly follow the allocation that replaces its source")
-            if kind in OF_SEQUENCE:
+            if pending is not None or kind is Copy:
+                expect(op == pending, "a copy must directly follow the allocation that replaces its source")
+            if kind in NEEDS_SEQUENCE:
                 seq_id = op.seq_id  # type: ignore[union-attr]
                 if seq_id not in sequences and seq_id is not None:
                     raise KeyError(seq_id)
-            owed = OPERATIONS[kind](state, op, step)
-        expect(owed is None, "it replaces another block, and no copy follows")
+            pending = OPERATIONS[kind](state, op, step)
+        expect(pending is None, "it replaces another block, but no copy follows")
     except (LookupError, ValueError, ArithmeticError) as error:
         name = op.__struct_config__.tag
-        why = _missing(error.args[0]) if isinstance(error, KeyError) else str(error)
+        reason = _missing(error.args[0]) if isinstance(error, KeyError) else str(error)
         raise TraceStateError(
-            f"record {record.index}, operation {position} ({name}) contradicts the state: {why}", position
+            f"record {record.index}, operation {position} ({name}) contradicts the state: {reason}", position
         ) from error
     for entry in record.batch:
         _check_entry(state, index, entry, len(step.drafts.get(entry.seq_id, ())))
@@ -62,15 +61,14 @@ def apply(state: State, record: StepRecord, budget: Budget = UNBOUNDED) -> State
     return state
 
 
-def _forget(state: State, count: int) -> None:
+def _drop_finished(state: State, count: int) -> None:
     """Drop the `count` oldest finished sequences that hold no blocks."""
     holding = set(state.holding)
-    gone = [seq_id for seq_id in state.finished if seq_id not in holding][:count]
-    forgotten = set(gone)
-    state.finished = [seq_id for seq_id in state.finished if seq_id not in forgotten]
-    for seq_id in gone:
+    dropped = [seq_id for seq_id in state.finished if seq_id not in holding][:count]
+    for seq_id in dropped:
         del state.sequences[seq_id]
-    state.num_forgotten += len(gone)
+    state.finished = [seq_id for seq_id in state.finished if seq_id in state.sequences]
+    state.num_forgotten += len(dropped)
 
 
 def _check_entry(state: State, index: int, entry: BatchEntry, num_drafts: int) -> None:

@@ -1,7 +1,7 @@
-"""Engine time of several instances: seconds in which at least one of them computed or transferred blocks.
+"""Engine time of a log: seconds in which at least one instance computed or transferred blocks.
 
-Idle time between steps (stepping by hand, a paused run) counts in no figure. On one instance steps do not overlap, so
-engine time is the sum of their seconds. `static/js/core/busy_time.js` mirrors this.
+Idle time between steps (stepping by hand, a paused run) is not engine time. On one instance steps do not overlap, so
+engine time is the sum of their durations. `static/js/core/busy_time.js` mirrors this file.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ def step_seconds(timing: Timing) -> float:
     return timing.schedule + timing.prepare + timing.forward + timing.sample
 
 
-def moved_between(record: StepRecord) -> tuple[float, float]:
+def transfer_span(record: StepRecord) -> tuple[float, float]:
     """Return the start of the first and the end of the last transfer that ended in a record; equal if there is none."""
-    moved = [(op.began, op.ended) for op in record.ops if isinstance(op, Arrive)]
+    transfers = [(op.began, op.ended) for op in record.ops if isinstance(op, Arrive)]
     at = record.timing.at
-    return min((began for began, _ in moved), default=at), max((ended for _, ended in moved), default=at)
+    return min((began for began, _ in transfers), default=at), max((ended for _, ended in transfers), default=at)
 
 
 class Clock(Protocol):
-    """Clock for the requests of a log; `began` and `now` are its readings for the last record read."""
+    """Clock for the requests of a log."""
 
-    began: float  # when the record's step began
-    now: float  # when the record ended
+    began: float  # reading at the start of the step of the last record read
+    now: float  # reading at its end
 
     def read(self, record: StepRecord) -> None:
         """Read the next record."""
 
 
 class EngineClock:
-    """Engine time. With several instances readings are wall-clock times; `elapsed` maps them once the log is read."""
+    """Engine time. With several instances, readings are wall-clock times until `elapsed` converts them at the end."""
 
     def __init__(self, is_shared: bool) -> None:
         self.began = self.now = 0.0
@@ -52,30 +52,30 @@ class EngineClock:
             self.began, self.now = record.timing.at - seconds, record.timing.at
 
     def elapsed(self, reading: float) -> float:
-        """Return the engine seconds before a reading."""
+        """Return the engine time at a reading, in seconds."""
         return reading if self._busy is None else self._busy.before(reading)
 
     @property
     def total(self) -> float:
-        """Engine seconds of all records."""
+        """Engine time of all records, in seconds."""
         return self.now if self._busy is None else self._busy.total
 
 
 class BusyTime:
-    """Union of clock intervals, in seconds since the trace began; added in any order."""
+    """Union of clock intervals, in seconds since the trace began. They may be added in any order."""
 
     def __init__(self) -> None:
-        self._starts: list[float] = []  # of disjoint intervals, ascending
+        self._starts: list[float] = []  # starts of disjoint intervals, ascending
         self._ends: list[float] = []
-        self._sums: list[float] = []  # seconds in all intervals before each
+        self._sums: list[float] = []  # total seconds of the intervals before each interval
 
     def read(self, record: StepRecord) -> None:
         """Add the step of a record, and the transfers that ended in it."""
         self.add(record.timing.at - step_seconds(record.timing), record.timing.at)
-        self.add(*moved_between(record))
+        self.add(*transfer_span(record))
 
     def add(self, start: float, end: float) -> None:
-        """Add an interval; no-op for an empty one. Records come nearly in order, so changes are near the end."""
+        """Add an interval; no-op for an empty one. Records are nearly in order, so the search starts at the end."""
         if end <= start:
             return
         starts, ends, sums = self._starts, self._ends, self._sums
@@ -88,17 +88,17 @@ class BusyTime:
             after += 1
         starts[first:after], ends[first:after] = [start], [end]
         del sums[first:]
-        for place in range(first, len(starts)):
-            sums.append(sums[place - 1] + ends[place - 1] - starts[place - 1] if place else 0.0)
+        for index in range(first, len(starts)):
+            sums.append(sums[index - 1] + ends[index - 1] - starts[index - 1] if index else 0.0)
 
     def before(self, at: float) -> float:
-        """Return the engine time at a reading of the clock."""
-        place = bisect_right(self._starts, at) - 1
-        if place < 0:
+        """Return the seconds of all intervals before a reading of the clock."""
+        index = bisect_right(self._starts, at) - 1
+        if index < 0:
             return 0.0
-        return self._sums[place] + min(at, self._ends[place]) - self._starts[place]
+        return self._sums[index] + min(at, self._ends[index]) - self._starts[index]
 
     @property
     def total(self) -> float:
-        """Seconds in all intervals."""
+        """Total seconds of all intervals."""
         return self.before(self._ends[-1]) if self._ends else 0.0

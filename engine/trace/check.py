@@ -1,7 +1,7 @@
 """Check a file against docs/reference/trace-format.md: every frame, record and array.
 
-The state is folded with `apply.apply`, the reference, and compared with the redundant parts of the file: batch,
-outputs, memory, keyframes, arrays.
+The state is computed with `apply.apply`, the reference implementation, and compared with the redundant parts of the
+file: batch, outputs, memory, keyframes, arrays.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from msgspec import Struct
 from engine.trace import codec
 from engine.trace.apply import apply
 from engine.trace.check_arrays import wrong_in_capture
-from engine.trace.check_figures import FiguresBook
-from engine.trace.check_forgetting import ForgettingBook
+from engine.trace.check_figures import IncrementalFigures
+from engine.trace.check_forgetting import ForgettingChecker
 from engine.trace.check_record import wrong_in_record
-from engine.trace.check_state import num_things, wrong_in_state
-from engine.trace.check_transfers import TransferBook
+from engine.trace.check_state import num_items, wrong_in_state
+from engine.trace.check_transfers import TransferChecker
 from engine.trace.codec import Frame, TraceFormatError
 from engine.trace.geometry import Geometry, geometry
 from engine.trace.keyframe import read_keyframe
@@ -28,7 +28,7 @@ from engine.trace.limits import Budget
 from engine.trace.records import FORMAT, VERSION, Capture, Header, StepRecord
 from engine.trace.state import State, TraceStateError, initial_state
 
-BYTES_PER_THING = 4  # the whole state is checked again after this many bytes of records for each item in it
+BYTES_PER_ITEM = 4  # the whole state is checked again after this many bytes of records for each item in it
 
 T = TypeVar("T")
 
@@ -37,8 +37,8 @@ class Finding(Struct, frozen=True, kw_only=True):
     """Contradiction found in a log."""
 
     offset: int  # byte at which the frame starts
-    record: int | None  # index
-    operation: int | None  # which of the record's operations
+    record: int | None  # record index
+    operation: int | None  # index among the record's operations
     message: str
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Counts(Struct, kw_only=True):
-    """Totals of what a checked file contains."""
+    """Totals of a checked file."""
 
     num_bytes: int = 0
     num_records: int = 0
@@ -61,10 +61,10 @@ class Counts(Struct, kw_only=True):
 def check(
     path: str | Path, counts: Counts | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Iterator[Finding]:
-    """Yield every finding in file order; nothing for a valid file.
+    """Yield every finding in file order; none for a valid file.
 
-    `counts` is filled on the way. `progress` is called with bytes read and total bytes. Frames after a damaged frame
-    cannot be located; records after one that contradicts the state are checked without the state.
+    `counts` is filled during the check. `progress` is called with bytes read and total bytes. Frames after a damaged
+    frame cannot be located. Records after one that contradicts the state are checked without the state.
 
     Raises:
         OSError: the file cannot be read.
@@ -81,16 +81,16 @@ class _Check:
         self._header: Header | None = None
         self._state: State | None = None  # None: unknown
         self._pools: Geometry | None = None
-        self._book: FiguresBook | None = None
-        self._forgetting: ForgettingBook | None = None
+        self._figures: IncrementalFigures | None = None
+        self._forgetting: ForgettingChecker | None = None
         self._budget = Budget()
-        self._unpaid = 0  # bytes of records to read before the whole state is checked again
-        self._looked_at = -1  # record after which it was last checked
+        self._bytes_to_check = 0  # bytes of records to read before the whole state is checked again
+        self._last_checked = -1  # index of the record after which the whole state was last checked
         self._record: StepRecord | None = None  # the last record; None if it is invalid
         self._record_offset = 0
         self._captured = False  # whether the last record's capture was read
-        self._last_at: dict[int, float] = {}  # by instance: the clock of its last record
-        self._transfers = TransferBook()
+        self._last_at: dict[int, float] = {}  # instance -> `timing.at` of its last record
+        self._transfers = TransferChecker()
 
     def findings(self) -> Iterator[Finding]:
         if os.pread(self._fd, len(codec.MAGIC), 0) != codec.MAGIC:
@@ -102,7 +102,7 @@ class _Check:
                 frame = codec.parse_frame_head(os.pread(self._fd, codec.FRAME_OVERHEAD, offset), offset, self._size)
                 payload = codec.check_payload(frame, os.pread(self._fd, frame.length, frame.offset))
                 if first and frame.kind != "header":
-                    raise TraceFormatError(f"a {frame.kind} where the header belongs")
+                    raise TraceFormatError(f"the first frame is a {frame.kind}, not the header")
             except TraceFormatError as error:
                 rest = f"; nothing after it was read ({self._size - offset} bytes)"
                 yield _at(offset, f"{error}{rest}")
@@ -137,20 +137,20 @@ class _Check:
 
     def _read_header(self, offset: int, payload: bytes) -> Iterator[Finding]:
         if self._header is not None:
-            yield _at(offset, "a second header")
+            yield _at(offset, "the file has a second header")
             return
         header = codec.decode(payload, Header)
         if header.format != FORMAT or header.version != VERSION:
-            yield _at(offset, f"format {header.format!r} version {header.version}; known is {FORMAT!r} {VERSION}")
+            yield _at(offset, f"format {header.format!r} version {header.version}; supported is {FORMAT!r} {VERSION}")
             return
         try:
             self._pools = geometry(header)
             self._state = initial_state(header)
-            self._book = FiguresBook(self._state)
+            self._figures = IncrementalFigures(self._state)
         except TraceStateError as error:
             yield _at(offset, str(error))
             return
-        self._header, self._forgetting = header, ForgettingBook(header)
+        self._header, self._forgetting = header, ForgettingChecker(header)
 
     def _read_record(self, offset: int, payload: bytes) -> Iterator[Finding]:
         yield from self._end_of_record()
@@ -165,13 +165,13 @@ class _Check:
             return
         if record.index != expected:
             self._state = None
-            yield _at(offset, f"it says that it is record {record.index}", expected)
+            yield _at(offset, f"its index is {record.index}", expected)
             return
         self._record = record
         assert self._header is not None
         if self._state is not None:
             self._budget.read(len(payload))
-            self._unpaid -= len(payload)
+            self._bytes_to_check -= len(payload)
             try:
                 apply(self._state, record, self._budget)
             except TraceStateError as error:
@@ -187,35 +187,35 @@ class _Check:
             for operation, message in self._transfers.wrong_in(record):
                 yield _at(offset, message, expected, operation)
         if self._state is not None:
-            assert self._book is not None and self._forgetting is not None
-            self._book.add(record)
+            assert self._figures is not None and self._forgetting is not None
+            self._figures.add(record)
             for operation, message in self._forgetting.wrong_in(record):
                 yield _at(offset, message, expected, operation)
-        if self._state is not None and self._book is not None and not record.integrity:
-            figures = self._book.figures()
+        if self._state is not None and self._figures is not None and not record.integrity:
+            figures = self._figures.figures()
             for name in figures.__struct_fields__:
                 stated, counted = getattr(record.memory, name), getattr(figures, name)
                 if stated != counted:
-                    yield _at(offset, f"memory.{name} is {stated}, by the operations it is {counted}", expected)
+                    yield _at(offset, f"memory.{name} is {stated}, but the operations make it {counted}", expected)
             yield from self._whole_state()
 
     def _read_capture(self, offset: int, payload: bytes) -> Iterator[Finding]:
         index = self._counts.num_records - 1
         self._counts.num_captures += 1
         if index < 0:
-            yield _at(offset, "a capture before the first record")
+            yield _at(offset, "a capture precedes the first record")
             return
         if self._captured:
-            yield _at(offset, "a second capture of the same record", index)
+            yield _at(offset, "the record has a second capture", index)
             return
         self._captured = True
         capture = codec.decode(payload, Capture)
         if capture.index != index:
-            yield _at(offset, f"the capture says that it belongs to record {capture.index}", index)
+            yield _at(offset, f"the capture has the index {capture.index}", index)
         if self._record is None:
             return
         if not self._record.has_capture:
-            yield _at(offset, "a capture of a record that says it has none", index)
+            yield _at(offset, "a capture follows, although has_capture is false", index)
         assert self._header is not None
         for message in wrong_in_capture(capture, self._record, self._header):
             yield _at(offset, f"capture: {message}", index)
@@ -229,33 +229,33 @@ class _Check:
         keyframe = read_keyframe(payload, self._pools, index)
         if self._state is not None and keyframe != self._state:
             names = [n for n in State.__struct_fields__ if getattr(keyframe, n) != getattr(self._state, n)]
-            message = f"the keyframe is not the state that the operations make: it differs in {', '.join(names)}"
+            message = f"the keyframe differs from the state after the operations in {', '.join(names)}"
             yield _at(offset, message, index)
 
     def _end_of_record(self) -> Iterator[Finding]:
         if self._record is not None and self._record.has_capture and not self._captured:
-            message = "it says that it has a capture, and none follows it"
+            message = "has_capture is true, but no capture follows"
             yield _at(self._record_offset, message, self._record.index)
 
     def _whole_state(self, at_end: bool = False) -> Iterator[Finding]:
-        """Check the whole state; yield each finding once.
+        """Check the whole state if that is due; yield each finding once.
 
-        A small state is checked after every record, a large one when enough bytes of records were read since.
+        The time for these checks is bounded: a large state is checked only after enough bytes of further records.
         """
         if self._state is None or self._record is None or self._record.integrity:
             return
         index = self._record.index
-        if index == self._looked_at or (self._unpaid > 0 and not at_end):
+        if index == self._last_checked or (self._bytes_to_check > 0 and not at_end):
             return
-        since = "its operations" if index == self._looked_at + 1 else f"the records since {self._looked_at + 1}"
+        since = "its operations" if index == self._last_checked + 1 else f"the records since {self._last_checked + 1}"
         wrong = list(wrong_in_state(self._state, self._header is not None and self._header.observed is not None))
         for message in wrong:
             yield _at(self._record_offset, f"after {since} {message}", index)
         if wrong:
             self._state = None
         else:
-            self._looked_at = index
-            self._unpaid = BYTES_PER_THING * num_things(self._state)
+            self._last_checked = index
+            self._bytes_to_check = BYTES_PER_ITEM * num_items(self._state)
 
 
 def _at(offset: int, message: str, record: int | None = None, operation: int | None = None) -> Finding:

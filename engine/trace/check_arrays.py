@@ -1,4 +1,4 @@
-"""Checks of a capture's arrays: shapes against header and batch, weight rows that are probabilities."""
+"""Checks of a capture's arrays: shapes match header and batch, and attention rows are probabilities."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy as np
 
 from engine.trace.records import AttentionRows, BatchEntry, Capture, Header, LayerCapture, StepRecord
 
-DTYPES = ("float16", "float32")  # of a capture
-FINE_SLACK, COARSE_SLACK = 1e-3, 2e-2  # of the sum of a row: weights in float32, and rounded to 16 bits
+DTYPES = ("float16", "float32")
+FINE_SLACK, COARSE_SLACK = 1e-3, 2e-2  # tolerance of a row's sum, for weights in float32 and in 16 bits
 
 
 def wrong_in_capture(capture: Capture, record: StepRecord, header: Header) -> Iterator[str]:
     """Yield each contradiction as a sentence."""
     if capture.dtype not in DTYPES:
-        yield f"dtype is {capture.dtype!r}; known are {' and '.join(DTYPES)}"
+        yield f"dtype is {capture.dtype!r}; allowed are {' and '.join(DTYPES)}"
         return
     layers = [layer.layer for layer in capture.layers]
     if len(set(layers)) != len(layers):
-        yield f"layers come twice: {str(layers)[:200]}"
+        yield f"a layer is listed twice: {str(layers)[:200]}"
         return
     num_tokens = sum(len(entry.token_ids) for entry in record.batch)
     entries = {entry.seq_id: entry for entry in record.batch}
@@ -46,13 +46,13 @@ def _layer(
         shapes["out"] = (layer.out, (tokens, model.num_heads, v_head_dim))
     for name, (array, shape) in shapes.items():
         if array.shape != shape:
-            yield f"{name} has shape {list(array.shape)}; batch and model make it {list(shape)}"
+            yield f"{name} has shape {list(array.shape)}, but batch and model require {list(shape)}"
         if array.dtype != dtype:
-            yield f"{name} is {array.dtype}, and the capture says {dtype}"
+            yield f"{name} is {array.dtype}, but the capture's dtype is {dtype}"
     for rows in layer.rows:
         found = entries.get(rows.seq_id)
         if found is None:
-            yield f"rows of sequence {rows.seq_id}, which is not in the batch"
+            yield f"there are rows of sequence {rows.seq_id}, which is not in the batch"
         else:
             has_sinks = bool(model.sinks and model.sinks[layer.layer])
             yield from (
@@ -67,27 +67,27 @@ def _rows(rows: AttentionRows, entry: BatchEntry, dtype: str, header: Header, ha
         return
     num_heads, num_queries, num_keys = weights.shape
     if num_heads != len(rows.heads) or len(set(rows.heads)) != num_heads:
-        yield f"weights of {num_heads} heads, and heads names {str(rows.heads)[:200]}"
+        yield f"weights are of {num_heads} heads, but heads is {str(rows.heads)[:200]}"
     if any(not 0 <= head < header.model.num_heads for head in rows.heads):
-        yield f"heads {str(rows.heads)[:200]} are not all among the model's {header.model.num_heads}"
+        yield f"heads is {str(rows.heads)[:200]}, but the model has {header.model.num_heads} heads"
     first, last = rows.query_start, rows.query_start + num_queries
     if not entry.start <= first <= last <= entry.context_len:
-        yield f"queries {first} to {last - 1}; the step computed {entry.start} to {entry.context_len - 1}"
+        yield f"queries are {first} to {last - 1}, but the step computed {entry.start} to {entry.context_len - 1}"
         return
     if not 0 <= rows.key_start <= rows.key_start + num_keys <= entry.context_len:
-        yield f"keys {rows.key_start} to {rows.key_start + num_keys - 1}, of a context of {entry.context_len}"
+        yield f"keys are {rows.key_start} to {rows.key_start + num_keys - 1} of a context of {entry.context_len}"
         return
     if weights.dtype != dtype:
-        yield f"weights are {weights.dtype}, and the capture says {dtype}"
+        yield f"weights are {weights.dtype}, but the capture's dtype is {dtype}"
     if weights.size == 0 or header.engine.get("fault"):  # an injected fault may cause the following
         return
     exact = weights.astype(np.float32)
     if not np.isfinite(exact).all() or (exact < 0).any():
-        yield "weights that are negative or NaN"
+        yield "weights are negative, infinite or NaN"
         return
     hidden = np.arange(num_keys)[None, :] + rows.key_start > np.arange(num_queries)[:, None] + first  # [R, C]
     if (exact * hidden).any():
-        yield "a query gives weight to a key that comes after it"
+        yield "a query gives weight to a key at a later position"
     sums = exact.sum(axis=-1)  # [H, R]
     slack = FINE_SLACK if dtype == header.model.dtype == "float32" else COARSE_SLACK
     if (sums > 1 + slack).any() or (not has_sinks and (sums < 1 - slack).any()):

@@ -1,4 +1,4 @@
-"""Memory figures of a state, updated record by record: recounting a large pool after each record takes hours."""
+"""Memory figures of a state, updated record by record, because a full recount after each record takes too long."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ class _Counted(NamedTuple):
 
     held: bool = False
     cached: bool = False
-    tokens: int = 0  # of a held block
+    tokens: int = 0  # filled slots if the block is held
 
 
 UNTOUCHED = _Counted()
 
 
-class FiguresBook:
-    """Incremental `memory_figures` of a state that begins with every block free. Add every record."""
+class IncrementalFigures:
+    """Memory figures of a state whose blocks are all free at first. Add every record."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         num_groups = len(state.block_groups)
         self._blocks: dict[int, _Counted] = {}
         self._held, self._cached, self._tokens = [0] * num_groups, [0] * num_groups, [0] * num_groups
-        self._logical: dict[int, list[int]] = {}  # by sequence: tokens in its tables
-        self._sums = [0] * num_groups  # of these
-        self._released: dict[int, list[int]] = {}  # by sequence: entries of its tables that are released
-        self._swapped: dict[int, bool] = {}  # by block of the CPU store
+        self._logical: dict[int, list[int]] = {}  # seq_id -> tokens in each of its tables
+        self._sums = [0] * num_groups  # sums of `_logical`
+        self._released: dict[int, list[int]] = {}  # seq_id -> number of released entries in each of its tables
+        self._swapped: dict[int, bool] = {}  # block of the CPU store -> whether it is in use
         self._swap_held = [0] * num_groups
 
     def add(self, record: StepRecord) -> None:
-        """Add the record that was just folded into the state."""
+        """Add the record that was just applied to the state."""
         changed = {op.seq_id for op in record.ops if isinstance(op, CHANGES_TABLES)}
         for op in record.ops:
             for block_id in self._blocks_of(op):
@@ -61,8 +61,8 @@ class FiguresBook:
                 self._recount_cpu(cpu_block_id)
         touched = {seq_id for op in record.ops if (seq_id := getattr(op, "seq_id", None)) is not None}
         if any(isinstance(op, Lost | KnownSince) for op in record.ops):
-            gone = self._of_instance(record.instance)
-            changed, touched = changed | gone, touched | gone
+            lost = self._recount_instance(record.instance)
+            changed, touched = changed | lost, touched | lost
         for seq_id in touched | {entry.seq_id for entry in record.batch}:
             self._recount_sequence(seq_id, seq_id in changed)
 
@@ -87,8 +87,8 @@ class FiguresBook:
             ]
         )
 
-    def _of_instance(self, instance: int) -> set[int]:
-        """Recount the instance's pool after all its blocks are gone, and return its sequences."""
+    def _recount_instance(self, instance: int) -> set[int]:
+        """Recount the instance's pool, which has lost all its content, and return the instance's sequences."""
         state = self._state
         for group in (state.block_groups[index] for index in state.own_groups[instance]):
             for block_id in range(group.first_block, group.first_block + group.num_blocks):
@@ -99,9 +99,9 @@ class FiguresBook:
         return {seq_id for seq_id in self._logical if state.sequences[seq_id].instance == instance}
 
     def _blocks_of(self, op: Op) -> Iterable[int]:
-        """Return the blocks whose owners or content the operation may have changed, from the tables after the record.
+        """Return the blocks whose owners or content the operation may have changed.
 
-        A block that has left a table since is named by the operation that removed it.
+        The tables are those after the record. A block that a later operation removed is returned for that operation.
         """
         state = self._state
         if isinstance(op, Write):

@@ -14,7 +14,7 @@ from engine.trace.state import State
 
 
 def wrong_in_loading(record: StepRecord, state: State, header: Header) -> Iterator[Wrong]:
-    """Yield each contradiction between these operations. `state`: after the record."""
+    """Yield each contradiction between these operations. `state`: state after the record."""
     found = {op.seq_id: op for op in record.ops if isinstance(op, LookupExternal)}
     admitted = {op.seq_id: op for op in record.ops if isinstance(op, Admit)}
     hashes = {op.block_id: op.block_hash for op in record.ops if isinstance(op, Cache)}
@@ -23,12 +23,12 @@ def wrong_in_loading(record: StepRecord, state: State, header: Header) -> Iterat
     for op in record.ops:
         if isinstance(op, Load):
             loaded[op.seq_id][group_index(state.block_groups, op.block_id)].add(op.logical)
-    for place, op in enumerate(record.ops):
+    for position, op in enumerate(record.ops):
         match op:
             case LookupExternal():
                 wrong = _lookup(op, admitted.get(op.seq_id), state.block_size)
             case Admit() if op.seq_id in arrived:
-                continue  # before its record
+                continue  # its content arrived before this record
             case Admit():
                 wrong = _admission(op, found.get(op.seq_id), loaded[op.seq_id], state, header)
             case Load():
@@ -38,25 +38,25 @@ def wrong_in_loading(record: StepRecord, state: State, header: Header) -> Iterat
             case _:
                 continue
         for message in wrong:
-            yield place, f"{op.__struct_config__.tag}: {message}"
+            yield position, f"{op.__struct_config__.tag}: {message}"
 
 
 def _lookup(op: LookupExternal, admit: Admit | None, size: int) -> Iterator[str]:
     if not 0 <= op.num_found_tokens <= op.num_tokens:
-        yield f"{op.num_found_tokens} of {op.num_tokens} tokens cannot be found"
+        yield f"num_found_tokens is {op.num_found_tokens}, but num_tokens is {op.num_tokens}"
     if op.num_tokens % size or op.num_found_tokens % size:
         yield f"{op.num_tokens} and {op.num_found_tokens} tokens are not whole blocks of {size}"
     if len(op.media) * size > op.num_found_tokens:
-        yield f"media names {len(op.media)} blocks, and {op.num_found_tokens} tokens fill {op.num_found_tokens // size}"
+        yield f"media has {len(op.media)} blocks, but {op.num_found_tokens} tokens fill {op.num_found_tokens // size}"
     for name in ("load_seconds", "compute_seconds"):
         seconds = getattr(op, name)
         if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
             yield f"{name} is {seconds}"
     taken = admit.num_external_tokens if admit else 0
     if (op.verdict == "load") != (taken > 0):
-        yield f"the verdict is {op.verdict}, and {taken} external tokens are admitted"
+        yield f"the verdict is {op.verdict}, but {taken} external tokens are admitted"
     elif taken > op.num_found_tokens:
-        yield f"{op.num_found_tokens} tokens were found, and {taken} are admitted"
+        yield f"{op.num_found_tokens} tokens were found, but {taken} are admitted"
 
 
 def _admission(
@@ -71,12 +71,13 @@ def _admission(
         yield f"{both} are not whole blocks of {size}"
         return
     if lookup is None:
-        yield f"{op.num_external_tokens} tokens are external, and no lookup_external found them"
-    promised = set(range(op.num_cached_tokens // size, (op.num_cached_tokens + op.num_external_tokens) // size))
+        yield f"{op.num_external_tokens} tokens are external, but no lookup_external found them"
+    external = set(range(op.num_cached_tokens // size, (op.num_cached_tokens + op.num_external_tokens) // size))
     for index, group in enumerate(state.block_groups):
-        there = loaded[index]
-        if max(promised) not in there or (_sees_all(group, header) and there != promised):
-            yield f"of {len(promised)} blocks with external tokens {len(there & promised)} are loaded in group {index}"
+        logicals = loaded[index]
+        if max(external) not in logicals or (_sees_all(group, header) and logicals != external):
+            num_loaded = len(logicals & external)
+            yield f"group {index} loads {num_loaded} of {len(external)} blocks with external tokens"
 
 
 def _sees_all(group: BlockGroup, header: Header) -> bool:
@@ -90,13 +91,13 @@ def _load(op: Load, admit: Admit | None, hashes: dict[int, bytes], size: int) ->
     first = admit.num_cached_tokens // size if admit else 0
     end = first + admit.num_external_tokens // size if admit else 0
     if not first <= op.logical < end:
-        yield f"logical block {op.logical} of sequence {op.seq_id} has no tokens that it was admitted with as external"
+        yield f"logical block {op.logical} of sequence {op.seq_id} is not among the external blocks of its admission"
     if hashes.get(op.block_id, op.block_hash) != op.block_hash:
-        yield f"block {op.block_id} is loaded as one hash, and cached as another"
+        yield f"block {op.block_id} is loaded with one hash, but cached with another"
 
 
 def _store(op: Store, hashes: dict[int, bytes], state: State) -> Iterator[str]:
     if not 0 <= op.block_id < len(state.blocks):
         yield f"there is no block {op.block_id}"
     elif hashes.get(op.block_id, op.block_hash) != op.block_hash:
-        yield f"block {op.block_id} is stored as one hash, and cached as another"
+        yield f"block {op.block_id} is stored with one hash, but cached with another"

@@ -1,4 +1,4 @@
-"""Checks that the reason of an `allocate` or `free` matches an adjacent operation."""
+"""Checks that the reason of an `allocate` or `free` matches another operation of the record."""
 
 from __future__ import annotations
 
@@ -28,38 +28,39 @@ from engine.trace.records import StepRecord
 
 def wrong_in_reasons(record: StepRecord) -> Iterator[tuple[int, str]]:
     """Yield each reason that the record contradicts: operation index and sentence. A missing reason is never wrong."""
-    yield from _before(record.ops)
-    yield from _behind(record.ops)
+    yield from _check_earlier(record.ops)
+    yield from _check_later(record.ops)
 
 
-def _before(ops: list[Op]) -> Iterator[tuple[int, str]]:
-    """Check reasons that need an earlier operation: the admission before the first blocks, the cause of a free."""
-    resumed: dict[int, bool] = {}  # by sequence: `resumed` of its admission in this record
-    free_reasons: dict[int, FreeReason] = {}  # by sequence: why the blocks that it held for another instance are freed
-    for place, op in enumerate(ops):
+def _check_earlier(ops: list[Op]) -> Iterator[tuple[int, str]]:
+    """Check reasons that require an earlier operation: an admit before allocate, a send or expire before free."""
+    resumed: dict[int, bool] = {}  # seq_id -> `resumed` of its admission in this record
+    free_reasons: dict[int, FreeReason] = {}  # seq_id -> reason to free the blocks that it held for another instance
+    for position, op in enumerate(ops):
         if isinstance(op, Admit):
             resumed[op.seq_id] = op.resumed
         elif isinstance(op, Send | Expire):
             free_reasons[op.seq_id] = "sent" if isinstance(op, Send) else "expired"
         elif isinstance(op, Free) and op.reason in ("sent", "expired") and free_reasons.get(op.seq_id) != op.reason:
-            yield place, f"free: the reason is {op.reason}, and no such operation of sequence {op.seq_id} comes before"
+            kind = "send" if op.reason == "sent" else "expire"
+            yield position, f"free: the reason is {op.reason}, but no {kind} of sequence {op.seq_id} precedes"
         elif isinstance(op, Allocate) and op.reason in ("admission", "resume"):
             found = resumed.get(op.seq_id)
             if found is None or found != (op.reason == "resume"):
-                yield place, f"allocate: the reason is {op.reason}, and no such admit comes before"
+                yield position, f"allocate: the reason is {op.reason}, but no such admit precedes"
 
 
-def _behind(ops: list[Op]) -> Iterator[tuple[int, str]]:
-    """Check operations that need a later one: an allocated block must be filled, a reason to free must follow."""
+def _check_later(ops: list[Op]) -> Iterator[tuple[int, str]]:
+    """Check the reasons that require a later operation: one that fills an allocated block, or the cause of a free."""
     filled: set[int] = set()  # blocks that a later swap_in fills
     loaded: set[int] = set()  # blocks that a later load fills
     drafting: set[int] = set()  # sequences with a later draft
     awaiting: set[int] = set()  # sequences with a later await
-    ends: dict[int, FreeReason] = {}  # by sequence: the reason that its next operation of that kind gives
+    causes: dict[int, FreeReason] = {}  # seq_id -> reason of its next operation that frees blocks
     following: Op | None = None
-    for place, op in reversed(list(enumerate(ops))):
-        if ending := _ending(op):
-            ends[ending[0]] = ending[1]
+    for position, op in reversed(list(enumerate(ops))):
+        if cause := _free_cause(op):
+            causes[cause[0]] = cause[1]
         elif isinstance(op, SwapIn):
             filled.add(op.block_id)
         elif isinstance(op, Load):
@@ -68,24 +69,28 @@ def _behind(ops: list[Op]) -> Iterator[tuple[int, str]]:
             drafting.add(op.seq_id)
         elif isinstance(op, Await):
             awaiting.add(op.seq_id)
-        elif isinstance(op, Free) and op.reason not in (None, "sent", "expired") and ends.get(op.seq_id) != op.reason:
+        elif isinstance(op, Free) and op.reason not in (None, "sent", "expired") and causes.get(op.seq_id) != op.reason:
             kind = "preempt by swap" if op.reason == "swap" else op.reason
-            yield place, f"free: the reason is {op.reason}, and no {kind} of sequence {op.seq_id} follows"
+            yield position, f"free: the reason is {op.reason}, but no {kind} of sequence {op.seq_id} follows"
         elif isinstance(op, Allocate):
             copied = isinstance(following, Copy) and following.dst == op.block_id
             fills = [("copy", copied), ("swap_in", op.block_id in filled), ("load", op.block_id in loaded)]
             fills.append(("receive", op.seq_id in awaiting))
             if op.reason == "draft" and op.seq_id not in drafting:
-                yield place, f"allocate: the reason is draft, and no draft of sequence {op.seq_id} follows"
+                yield position, f"allocate: the reason is draft, but no draft of sequence {op.seq_id} follows"
             for reason, follows in fills:
                 if op.reason is not None and (op.reason == reason) != follows:
-                    yield place, f"allocate: the reason is {op.reason}, and {'a' if follows else 'no'} {reason} follows"
+                    yield (
+                        position,
+                        f"allocate: the reason is {op.reason}, but {'a' if follows else 'no'} {reason} follows",
+                    )
             filled.discard(op.block_id)
             loaded.discard(op.block_id)
         following = op
 
 
-def _ending(op: Op) -> tuple[int, FreeReason] | None:
+def _free_cause(op: Op) -> tuple[int, FreeReason] | None:
+    """Return the sequence whose blocks the operation frees, and the reason; None for other operations."""
     match op:
         case Finish():
             return op.seq_id, "finish"

@@ -13,7 +13,7 @@ from engine.trace.operations import Draft, Sample, Verify, Write
 from engine.trace.records import Candidate, Header, StepRecord
 from engine.trace.state import State
 
-LOGPROB_SLACK = 1e-3  # for a probability rounded up past 1
+LOGPROB_SLACK = 1e-3  # tolerance for a probability that is rounded to more than 1
 
 
 def wrong_in_record(
@@ -21,7 +21,7 @@ def wrong_in_record(
 ) -> Iterator[Wrong]:
     """Yield each contradiction within the record, or with the previous one.
 
-    `state`: after the record; None = unknown. `last_at`: clock of the last record of the same instance.
+    `state`: state after the record; None = unknown. `last_at`: `timing.at` of the instance's previous record.
     """
     yield from _order(record, before, last_at)
     yield from _batch(record, state)
@@ -37,22 +37,22 @@ def wrong_in_record(
     if record.work is not None:
         tokens = sum(len(entry.token_ids) for entry in record.batch)
         if record.work.num_tokens != tokens:
-            yield None, f"work.num_tokens is {record.work.num_tokens}, and the batch has {tokens}"
+            yield None, f"work.num_tokens is {record.work.num_tokens}, but the batch has {tokens}"
 
 
 def _order(record: StepRecord, before: StepRecord | None, last_at: float) -> Iterator[Wrong]:
     if before is not None or record.index == 0:
         step = (before.step if before else 0) + (record.kind == "step")
         if record.step != step:
-            yield None, f"step is {record.step}; a record of kind {record.kind} makes it {step} here"
+            yield None, f"step is {record.step}, but must be {step} in this record of kind {record.kind}"
     times = {name: getattr(record.timing, name) for name in record.timing.__struct_fields__}
     for name, seconds in times.items():
         if not math.isfinite(seconds) or seconds < 0:
             yield None, f"timing.{name} is {seconds}"
     if record.timing.at < last_at:
-        yield None, f"timing.at is {record.timing.at}, before that of the record before, {last_at}"
+        yield None, f"timing.at is {record.timing.at}, which is before the previous record's {last_at}"
     if record.kind != "step" and (record.batch or record.outputs):
-        yield None, f"a record of kind {record.kind} computes nothing, and this one has a batch or outputs"
+        yield None, f"a record of kind {record.kind} must not have a batch or outputs"
 
 
 def _batch(record: StepRecord, state: State | None) -> Iterator[Wrong]:
@@ -63,31 +63,31 @@ def _batch(record: StepRecord, state: State | None) -> Iterator[Wrong]:
         subject = f"batch: sequence {entry.seq_id} at {entry.start}"
         count = len(entry.token_ids)
         if entry.context_len != entry.start + count:
-            yield None, f"{subject}: context_len is {entry.context_len}, and start + tokens is {entry.start + count}"
+            yield None, f"{subject}: context_len is {entry.context_len}, but start + tokens is {entry.start + count}"
         _, write = writes.pop((entry.seq_id, entry.start), (0, None))
         if write is None or write.num_tokens != count:
             written = "no operation writes them" if write is None else f"the operation writes {write.num_tokens}"
-            yield None, f"{subject}: {count} tokens are computed, and {written}"
+            yield None, f"{subject}: {count} tokens are computed, but {written}"
         sequence = state.sequences.get(entry.seq_id) if state else None
         own = drafts.get(entry.seq_id, [])
         known = entry.token_ids[: count - len(own)]
         if sequence and sequence.token_ids[entry.start : entry.start + len(known)] + own != entry.token_ids:
-            yield None, f"{subject}: token_ids are not the sequence's"
+            yield None, f"{subject}: token_ids differ from the sequence's"
     for operation, write in writes.values():
-        yield operation, f"write of sequence {write.seq_id} at {write.start}, which is not in the batch"
+        yield operation, f"the write of sequence {write.seq_id} at {write.start} is not in the batch"
 
 
 def _drafts(record: StepRecord) -> Iterator[Wrong]:
-    """Check that drafts are verified unless the step failed, and that one more token is sampled than is accepted."""
+    """Check that drafts are verified unless the step failed, and that 0 or 1 tokens follow the accepted ones."""
     drafted = {op.seq_id for op in record.ops if isinstance(op, Draft)}
     sampled = Counter(output.seq_id for output in record.outputs)
-    for place, op in enumerate(record.ops):
+    for position, op in enumerate(record.ops):
         if not isinstance(op, Verify):
             continue
         if op.seq_id not in drafted:
-            yield place, f"verify: sequence {op.seq_id} has no drafts"
+            yield position, f"verify: sequence {op.seq_id} has no drafts"
         if not op.num_accepted <= sampled[op.seq_id] <= op.num_accepted + 1:
-            yield place, f"verify: {op.num_accepted} drafts are accepted, and {sampled[op.seq_id]} tokens sampled"
+            yield position, f"verify: {op.num_accepted} drafts are accepted, but {sampled[op.seq_id]} tokens sampled"
         drafted.discard(op.seq_id)
     if drafted and record.outputs:
         yield None, f"drafts of sequences {sorted(drafted)} are not verified"
@@ -98,7 +98,7 @@ def _outputs(record: StepRecord, header: Header) -> Iterator[Wrong]:
     sampled = [(op.seq_id, op.token_id) for op in record.ops if isinstance(op, Sample)]
     chosen = [(output.seq_id, output.token_id) for output in record.outputs]
     if sorted(sampled) != sorted(chosen):
-        yield None, f"outputs are {_pairs(chosen)}, and the operations sample {_pairs(sampled)}"
+        yield None, f"outputs are {_pairs(chosen)}, but the operations sample {_pairs(sampled)}"
     for output in record.outputs:
         subject = f"output of sequence {output.seq_id}"
         if not output.logprob <= LOGPROB_SLACK:
@@ -113,7 +113,7 @@ def _prompt_logprobs(record: StepRecord, state: State) -> Iterator[Wrong]:
         if sequence is None or not 1 <= found.position < sequence.num_prompt_tokens:
             yield None, f"{subject}: there is no such prompt token"
         elif sequence.token_ids[found.position] != found.token_id:
-            yield None, f"{subject}: token {found.token_id}, and the prompt has {sequence.token_ids[found.position]}"
+            yield None, f"{subject}: token {found.token_id}, but the prompt has {sequence.token_ids[found.position]}"
 
 
 def _candidates(top: list[Candidate], header: Header) -> Iterator[str]:
@@ -121,7 +121,7 @@ def _candidates(top: list[Candidate], header: Header) -> Iterator[str]:
     if any(not value <= LOGPROB_SLACK for value in logprobs):
         yield "an alternative has a logprob over 0, or NaN"
     elif logprobs != sorted(logprobs, reverse=True):
-        yield "the alternatives are not the most probable first"
+        yield "the alternatives are not in descending order of probability"
     unknown = [c.token_id for c in top if not 0 <= c.token_id < header.model.vocab_size]
     if unknown:
         yield f"alternative {unknown[0]} is not in the vocabulary of {header.model.vocab_size}"

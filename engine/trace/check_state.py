@@ -9,14 +9,14 @@ from engine.trace.state import State, held_blocks
 
 
 def wrong_in_state(state: State, is_observed: bool = False) -> Iterator[str]:
-    """Yield each contradiction as a sentence. `is_observed`: of a monitored server, where values may be unreported."""
+    """Yield each contradiction as a sentence. `is_observed`: the state is of a monitored server and may have gaps."""
     yield from _owners(state)
     yield from _queues(state)
     yield from _contents(state, is_observed)
 
 
-def num_things(state: State) -> int:
-    """Return the cost of checking the state, in items to visit; comparing 16 tokens counts as one item."""
+def num_items(state: State) -> int:
+    """Return the cost of `wrong_in_state`, in visited items. Comparing 16 tokens counts as one item."""
     tables = sum(len(table) + 1 for sequence in state.sequences.values() for table in sequence.block_tables)
     tokens = sum(sequence.num_computed_tokens * len(sequence.block_tables) for sequence in state.sequences.values())
     return len(state.blocks) + len(state.sequences) + tables + tokens // 16
@@ -29,40 +29,40 @@ def _owners(state: State) -> Iterator[str]:
     for block in state.blocks:
         owners = entries.pop(block.block_id, 0)
         if block.ref_count != owners:
-            yield f"block {block.block_id} has ref_count {block.ref_count}, and {owners} block table entries name it"
-        places = queued.pop(block.block_id, 0)
-        if places != (block.ref_count == 0):
+            yield f"block {block.block_id} has ref_count {block.ref_count}, but {owners} block table entries name it"
+        times = queued.pop(block.block_id, 0)
+        if times != (block.ref_count == 0):
             yield (
-                f"block {block.block_id} has ref_count {block.ref_count} and stands in the free queue "
-                f"{places} time{'' if places == 1 else 's'}"
+                f"block {block.block_id} has ref_count {block.ref_count}, but is in the free queue "
+                f"{times} time{'' if times == 1 else 's'}"
             )
     for block_id in [*entries, *queued]:
-        yield f"there is no block {block_id}, yet a block table or the free queue names it"
+        yield f"there is no block {block_id}, but a block table or the free queue names it"
 
 
 def _queues(state: State) -> Iterator[str]:
-    """Check that every sequence is in the list of its status, once."""
-    places = {
+    """Check that every sequence is exactly once in the list of its status."""
+    queues = {
         "waiting": state.waiting,
         "preempted": state.waiting,
         "receiving": state.receiving,
         "running": state.running,
         "finished": state.finished,
     }
-    counts = {id(queue): Counter(queue) for queue in places.values()}
+    counts = {id(queue): Counter(queue) for queue in queues.values()}
     for sequence in state.sequences.values():
-        if counts[id(places[sequence.status])].pop(sequence.seq_id, 0) != 1:
+        if counts[id(queues[sequence.status])].pop(sequence.seq_id, 0) != 1:
             name = "waiting" if sequence.status == "preempted" else sequence.status
-            yield f"sequence {sequence.seq_id} is {sequence.status} and is not exactly once in the list {name}"
+            yield f"sequence {sequence.seq_id} is {sequence.status}, but not exactly once in the list {name}"
     for count in counts.values():
         for seq_id in count:
-            yield f"sequence {seq_id} is in a queue that does not match its status"
+            yield f"sequence {seq_id} is in a list that does not match its status"
     for seq_id, times in Counter(state.holding).items():
         if times != 1 or state.sequences[seq_id].status != "finished":
-            yield f"sequence {seq_id} is held for another instance: it is not finished, or stands there {times} times"
+            yield f"sequence {seq_id} is in the list holding, but not finished or listed {times} times"
     for sequence in state.sequences.values():
         if sequence.status == "finished" and sequence.seq_id not in state.holding and any(sequence.block_tables):
-            yield f"sequence {sequence.seq_id} is finished, holds blocks and is not in the list holding"
+            yield f"sequence {sequence.seq_id} is finished and has blocks, but is not in the list holding"
 
 
 def _contents(state: State, is_observed: bool) -> Iterator[str]:
@@ -71,7 +71,7 @@ def _contents(state: State, is_observed: bool) -> Iterator[str]:
     for block in state.blocks:
         filled = len(block.token_ids)
         if filled > size:
-            yield f"block {block.block_id} has {filled} filled slots, and a block has {size}"
+            yield f"block {block.block_id} has {filled} filled slots, but only {size} slots"
         elif block.ref_count == 0 and block.block_hash is not None and filled != size and not is_observed:
             yield f"block {block.block_id} is cached with {filled} of its {size} slots filled"
     for sequence in state.sequences.values():
@@ -83,9 +83,9 @@ def _contents(state: State, is_observed: bool) -> Iterator[str]:
         for logical, block_id in entries:
             if not 0 <= block_id < len(state.blocks):
                 continue
-            wanted = tokens[logical * size : min((logical + 1) * size, computed)]
-            if state.blocks[block_id].token_ids[: len(wanted)] != wanted:
+            expected = tokens[logical * size : min((logical + 1) * size, computed)]
+            if state.blocks[block_id].token_ids[: len(expected)] != expected:
                 yield (
-                    f"block {block_id} does not hold the tokens of sequence {sequence.seq_id} "
-                    f"from position {logical * size}, whose block table names it there"
+                    f"block {block_id} is in the block table of sequence {sequence.seq_id} at position "
+                    f"{logical * size}, but holds other tokens"
                 )

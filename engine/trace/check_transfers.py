@@ -1,7 +1,7 @@
-"""Checks of both sides of a transfer: only held blocks are received, and none is freed before that.
+"""Checks of both sides of a transfer: only held blocks are received, and none of them is freed earlier.
 
 One log has both sides: a receiver's record comes after its sender's `hold` and before its sender's `send`. A receiver
-that ended may have received blocks without reporting it. Leases are checked against the clock all instances share.
+that was lost may have received blocks without reporting it. Leases are checked against the clock of all instances.
 """
 
 from __future__ import annotations
@@ -39,36 +39,36 @@ class _Held(NamedTuple):
     lease: float  # seconds
 
 
-class _Got(NamedTuple):
-    blocks: frozenset[int]  # there
+class _Received(NamedTuple):
+    blocks: frozenset[int]  # ids in the sender's pool
     num_bytes: int
 
 
-class TransferBook:
-    """Follows every transfer of a log with several instances. Pass each record in order."""
+class TransferChecker:
+    """Checks of every transfer of a log with several instances. Pass each record in order."""
 
     def __init__(self) -> None:
-        self._tables: dict[int, list[int]] = {}  # by sequence: its blocks
-        self._held: dict[str, _Held] = {}
-        self._got: dict[str, _Got] = {}  # by transfer that is held: what was received of it
-        self._coming: dict[int, list[Receive]] = {}  # by sequence
-        self._awaited: dict[str, int] = {}  # by transfer: the receiving instance
-        self._silent: set[str] = set()  # transfers whose receiver ended while it awaited them
-        self._freed_early: dict[str, tuple[_Held, float]] = {}  # freed without a reply of the receiver, and when
-        self._last_at: dict[int, float] = {}  # by instance
+        self._tables: dict[int, list[int]] = {}  # seq_id -> its blocks
+        self._held: dict[str, _Held] = {}  # by transfer
+        self._received: dict[str, _Received] = {}  # by transfer, while it is held
+        self._receives: dict[int, list[Receive]] = {}  # seq_id -> operations before its `arrive`
+        self._awaited: dict[str, int] = {}  # transfer -> receiving instance
+        self._unreported: set[str] = set()  # transfers whose receiver was lost while it awaited them
+        self._freed_early: dict[str, tuple[_Held, float]] = {}  # transfers freed without a reply, and when
+        self._last_at: dict[int, float] = {}  # instance -> `timing.at` of its last record
 
     def wrong_in(self, record: StepRecord) -> Iterator[Wrong]:
         """Yield each contradiction between this record and earlier ones of other instances."""
         self._last_at[record.instance] = record.timing.at
-        for place, op in enumerate(record.ops):
+        for position, op in enumerate(record.ops):
             for message in self._wrong(op, record):
-                yield place, f"{op.__struct_config__.tag}: {message}"
+                yield position, f"{op.__struct_config__.tag}: {message}"
 
     def unreceived(self) -> Iterator[str]:
-        """Yield transfers never received that the log still holds more than one lease past their deadline."""
+        """Yield a sentence for each unreceived transfer that is still held more than one lease after its deadline."""
         for transfer, held in self._held.items():
-            if transfer not in self._got and self._last_at[held.instance] > held.until + held.lease:
-                yield f"the lease of transfer {transfer} ended at {held.until:.6f} s, and its blocks are still held"
+            if transfer not in self._received and self._last_at[held.instance] > held.until + held.lease:
+                yield f"the lease of transfer {transfer} ended at {held.until:.6f} s, but its blocks are still held"
 
     def _wrong(self, op: Op, record: StepRecord) -> Iterator[str]:
         match op:
@@ -92,7 +92,7 @@ class TransferBook:
             case TransferFailed():
                 self._awaited.pop(op.transfer, None)
             case Receive():
-                self._coming.setdefault(op.seq_id, []).append(op)
+                self._receives.setdefault(op.seq_id, []).append(op)
             case Arrive():
                 yield from self._arrives(op, record)
             case Send():
@@ -100,50 +100,53 @@ class TransferBook:
             case Expire():
                 held = self._held.pop(op.transfer, None)
                 if held is None or held.instance != record.instance:
-                    yield f"transfer {op.transfer} is not held here"
+                    yield f"this instance does not hold transfer {op.transfer}"
                 elif record.timing.at < held.earliest:
                     yield f"the lease of transfer {op.transfer} lasts until {held.earliest:.6f} s"
-                self._forget(op.transfer, held, record)
+                self._free_early(op.transfer, held, record)
             case Lost():
-                self._silent.update(t for t, receiver in self._awaited.items() if receiver == record.instance)
+                self._unreported.update(t for t, receiver in self._awaited.items() if receiver == record.instance)
                 for transfer in [t for t, held in self._held.items() if held.instance == record.instance]:
-                    self._forget(transfer, self._held.pop(transfer), record)
+                    self._free_early(transfer, self._held.pop(transfer), record)
             case _:
                 pass
 
-    def _forget(self, transfer: str, held: _Held | None, record: StepRecord) -> None:
-        self._got.pop(transfer, None)
+    def _free_early(self, transfer: str, held: _Held | None, record: StepRecord) -> None:
+        self._received.pop(transfer, None)
         if held is not None:
             self._freed_early[transfer] = (held, record.timing.at)
 
     def _arrives(self, op: Arrive, record: StepRecord) -> Iterator[str]:
         self._awaited.pop(op.transfer, None)
-        came = self._coming.pop(op.seq_id, [])
+        receives = self._receives.pop(op.seq_id, [])
         held = self._held.get(op.transfer)
-        if sum(one.num_bytes for one in came) != op.num_bytes:
-            yield f"{op.num_bytes} bytes arrived, and the blocks received have {sum(one.num_bytes for one in came)}"
+        num_bytes = sum(receive.num_bytes for receive in receives)
+        if num_bytes != op.num_bytes:
+            yield f"num_bytes is {op.num_bytes}, but the received blocks have {num_bytes} bytes"
         if not op.began <= op.ended <= record.timing.at:
-            yield f"it began at {op.began} s and ended at {op.ended} s, and the record is of {record.timing.at} s"
+            yield f"it began at {op.began} s and ended at {op.ended} s, but timing.at is {record.timing.at} s"
         if held is None and op.transfer in self._freed_early:  # the blocks may have been read before they were freed
             held, at = self._freed_early[op.transfer]
-            if op.began > at:  # `ended` is the receiver's reading, perhaps later
+            if op.began > at:  # not `ended`, which the receiver may read later than the sender frees the blocks
                 held = None
         if held is None:
-            yield f"transfer {op.transfer} is held by no instance: nothing can have arrived"
+            yield f"no instance holds transfer {op.transfer}"
             return
         if held.instance == record.instance:
             yield f"transfer {op.transfer} is held by the instance that receives it"
-        foreign = {one.from_block_id for one in came} - held.blocks
-        if foreign:
-            yield f"block {min(foreign)} was received, and transfer {op.transfer} does not hold it"
-        self._got[op.transfer] = _Got(frozenset(one.from_block_id for one in came), op.num_bytes)
+        blocks = frozenset(receive.from_block_id for receive in receives)
+        if blocks - held.blocks:
+            yield f"block {min(blocks - held.blocks)} was received, but transfer {op.transfer} does not hold it"
+        self._received[op.transfer] = _Received(blocks, op.num_bytes)
 
     def _sent(self, op: Send, record: StepRecord) -> Iterator[str]:
-        held, got = self._held.pop(op.transfer, None), self._got.pop(op.transfer, None)
+        held, received = self._held.pop(op.transfer, None), self._received.pop(op.transfer, None)
         if held is None or held.instance != record.instance:
-            yield f"transfer {op.transfer} is not held here"
+            yield f"this instance does not hold transfer {op.transfer}"
             return
-        if op.num_bytes and got is None and op.transfer not in self._silent:
-            yield f"send reports {op.num_bytes} bytes received, and no record receives them"
-        elif got is not None and (op.num_bytes, frozenset(op.block_ids)) != (got.num_bytes, got.blocks):
-            yield f"{op.num_bytes} bytes of {len(op.block_ids)} blocks went, {got.num_bytes} of {len(got.blocks)} came"
+        sent = op.num_bytes, frozenset(op.block_ids)
+        if op.num_bytes and received is None and op.transfer not in self._unreported:
+            yield f"num_bytes is {op.num_bytes}, but no record receives them"
+        elif received is not None and sent != (received.num_bytes, received.blocks):
+            count, num_blocks = len(received.blocks), len(op.block_ids)
+            yield f"{op.num_bytes} bytes of {num_blocks} blocks were sent, {received.num_bytes} of {count} received"

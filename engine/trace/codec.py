@@ -1,4 +1,4 @@
-"""Bytes of a trace: msgpack by the types of `records`, arrays as one extension type, frames with a checksum.
+"""Encoding of a trace: msgpack of the types of `records`, arrays as an extension type, frames with a checksum.
 
 Frame layout, little endian: kind u8, payload length u32, CRC-32 of the payload u32, payload.
 Array extension (code 1): dtype code u8, number of dimensions u8, each dimension u32, then the elements in C order.
@@ -18,12 +18,12 @@ from zlib_ng import zlib_ng as zlib  # CRC-32 in a tenth of the standard module'
 
 MAGIC = b"KVTRACE\x01"
 ARRAY_EXT = 1
-MAX_PAYLOAD = 256 * 1024 * 1024  # bytes; a larger frame counts as damage and is not allocated
+MAX_PAYLOAD = 256 * 1024 * 1024  # bytes; a longer frame counts as damaged and is not read
 
-MAX_HEADER = 1024 * 1024  # bytes; it is sent to every viewer in one piece
+MAX_HEADER = 1024 * 1024  # bytes; every viewer receives it in one message
 
-LARGE = 1 << 12  # bytes
-_GAP = os.urandom(16)  # marks where `encode_pieces` leaves out an array
+LARGE = 1 << 12  # bytes; `encode_pieces` does not copy arrays of at least this size
+_GAP = os.urandom(16)  # placeholder for bytes that `encode_pieces` does not copy
 _FRAME = struct.Struct("<BII")
 _DTYPES: dict[int, np.dtype[Any]] = {
     1: np.dtype("<f2"),
@@ -45,14 +45,14 @@ T = TypeVar("T")
 
 
 class TraceFormatError(ValueError):
-    """The bytes are not a trace, of another version, or damaged."""
+    """The bytes are damaged, of another version, or not a trace."""
 
 
 class Frame(NamedTuple):
     """Position of a frame's payload in its file."""
 
     kind: FrameKind
-    offset: int  # of the payload, bytes from the start of the file
+    offset: int  # offset of the payload in the file
     length: int
     checksum: int
 
@@ -103,7 +103,7 @@ def decode(payload: Piece, kind: type[T]) -> T:
     """Decode the msgpack `payload` as a `kind`; check the type of every field.
 
     Raises:
-        TraceFormatError: says which field is wrong.
+        TraceFormatError: the payload is invalid; the message names the wrong field.
     """
     prepare(kind)
     try:
@@ -113,17 +113,17 @@ def decode(payload: Piece, kind: type[T]) -> T:
 
 
 def frame(kind: FrameKind, payload: bytes) -> bytes:
-    """Return the payload with its frame in front."""
+    """Return the payload, preceded by its frame head."""
     return frame_at(kind, [payload], 0)[0] + payload
 
 
 def frame_at(kind: FrameKind, pieces: Pieces, offset: int) -> tuple[bytes, Frame]:
-    """Return the frame head of a payload written at byte `offset` of a file, and its `Frame`.
+    """Return the head of a frame that is written at byte `offset` of a file, and its `Frame`.
 
-    `pieces`: of the payload, in order.
+    `pieces`: parts of the payload, in order.
     """
     length = sum(map(len, pieces))
-    if length > _longest(kind):
+    if length > _max_length(kind):
         raise TraceFormatError(_too_long(kind, length))
     checksum = 0
     for piece in pieces:
@@ -131,16 +131,16 @@ def frame_at(kind: FrameKind, pieces: Pieces, offset: int) -> tuple[bytes, Frame
     return _FRAME.pack(_KIND_CODES[kind], length, checksum), Frame(kind, offset + FRAME_OVERHEAD, length, checksum)
 
 
-def _longest(kind: FrameKind) -> int:
+def _max_length(kind: FrameKind) -> int:
     return MAX_HEADER if kind == "header" else MAX_PAYLOAD
 
 
 def _too_long(kind: FrameKind, length: int) -> str:
-    return f"a {kind} of {length} bytes is over the limit of {_longest(kind)} bytes"
+    return f"a {kind} of {length} bytes exceeds the limit of {_max_length(kind)} bytes"
 
 
 def parse_frame_head(head: bytes, offset: int, file_size: int) -> Frame:
-    """Read the frame head found at byte `offset` of a file of `file_size` bytes.
+    """Parse the frame head at byte `offset` of a file of `file_size` bytes.
 
     Raises:
         TraceFormatError: unknown kind, or the payload would end past the file's end.
@@ -151,7 +151,7 @@ def parse_frame_head(head: bytes, offset: int, file_size: int) -> Frame:
     kind = _KINDS.get(code)
     if kind is None or length > MAX_PAYLOAD:
         raise TraceFormatError(f"no valid frame at byte {offset}")
-    if length > _longest(kind):
+    if length > _max_length(kind):
         raise TraceFormatError(_too_long(kind, length))
     start = offset + FRAME_OVERHEAD
     if start + length > file_size:
@@ -160,7 +160,7 @@ def parse_frame_head(head: bytes, offset: int, file_size: int) -> Frame:
 
 
 def record_head(head: bytes) -> tuple[int, int] | None:
-    """Return length and checksum of the record whose frame head this is; None: not a record, or damaged."""
+    """Return length and checksum of a record's payload, given its frame head; None if it is no valid record head."""
     if len(head) < FRAME_OVERHEAD:
         return None
     code, length, checksum = _FRAME.unpack(head)
@@ -168,10 +168,10 @@ def record_head(head: bytes) -> tuple[int, int] | None:
 
 
 def check_payload(found: Frame, payload: bytes) -> bytes:
-    """Return `payload` if its checksum is right.
+    """Return `payload` if its checksum is correct.
 
     Raises:
-        TraceFormatError: it is wrong.
+        TraceFormatError: the checksum is wrong.
     """
     if zlib.crc32(payload) != found.checksum:
         raise TraceFormatError(f"the {found.kind} at byte {found.offset - FRAME_OVERHEAD} fails its checksum")
@@ -203,15 +203,15 @@ def _array_bytes(value: Any) -> tuple[bytes, memoryview]:
 
 def _decode_array(code: int, data: memoryview) -> np.ndarray[Any, Any]:
     if code != ARRAY_EXT or len(data) < 2 or data[0] not in _DTYPES:
-        raise TraceFormatError("an unknown extension type or array type")
+        raise TraceFormatError("the extension type or array type is unknown")
     dtype, ndim = _DTYPES[data[0]], data[1]
     start = 2 + 4 * ndim
     if ndim > 8 or len(data) < start:
-        raise TraceFormatError("an array whose shape is cut off")
+        raise TraceFormatError("the shape of an array is truncated")
     shape = struct.unpack_from(f"<{ndim}I", data, 2)
     too_large = math.prod(max(n, 1) for n in shape) > MAX_PAYLOAD  # other dimensions are bounded even if one is 0
     if too_large or len(data) - start != math.prod(shape) * dtype.itemsize:
-        raise TraceFormatError(f"an array of shape {shape} with {len(data) - start} bytes")
+        raise TraceFormatError(f"an array of shape {shape} has {len(data) - start} bytes")
     return np.frombuffer(bytes(data[start:]), dtype).reshape(shape)
 
 
@@ -221,4 +221,4 @@ _encoder = msgspec.msgpack.Encoder(enc_hook=_encode_array)
 def _check_array(kind: Any, value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value
-    raise TraceFormatError("a number or text where an array belongs")
+    raise TraceFormatError("expected an array, got a number or text")

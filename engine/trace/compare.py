@@ -1,8 +1,8 @@
-"""Comparison of two runs: where they diverge, and the `figures` of each. Pure: two logs in, numbers out.
+"""Comparison of two runs: the first operation and tokens that differ, and the `figures` of each run.
 
-The records of both are read in order up to the first operation that differs. Sequences are paired by request id (the
+The operations of both logs are compared in order up to the first difference. Sequences are paired by request id (the
 n-th request of that id with the n-th) and by index within the request (the submitted sequence, its first fork, ...).
-Position p of a sequence is compared with position p of the other.
+The tokens of paired sequences are compared position by position.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from engine.trace.figures import RunFigures, RunReading, SequenceFigures, Token, Totals
-from engine.trace.id_mapping import Renamed
+from engine.trace.id_mapping import HashMapping
 from engine.trace.log import TraceReader
 from engine.trace.operations import Allocate, Free, LookupExternal, Op
 from engine.trace.records import Candidate, Header, StepRecord
 
-TOLERANCE = 1e-4  # of log probabilities and scores; float32 sums in another order differ by about 1e-6
+TOLERANCE = 1e-4  # for log probabilities and scores; float32 sums in another order differ by about 1e-6
 Setting = str | int | float | bool | None
 
 
 class OpDifference(Struct, frozen=True, kw_only=True):
-    """First operation that differs, at the same place in both logs. None: that log has no operation there."""
+    """First operation that differs, at the same position in both logs. None: that log has no operation there."""
 
     record: int
     op: int
     a: Op | None
     b: Op | None
-    kind_a: str | None  # of the record; None: the log has ended
+    kind_a: str | None  # kind of the record; None: the log has ended
     kind_b: str | None
     step_a: int | None
     step_b: int | None
 
 
 class TokenDifference(Struct, frozen=True, kw_only=True):
-    """First token of a sequence that differs. None: in that run the sequence has ended."""
+    """First token of a sequence that differs. None: the sequence has already ended in that run."""
 
     request_id: str
     number: int
     member: int
-    position: int  # in the sequence
+    position: int  # position in the sequence
     a: Token | None
     b: Token | None
 
 
 class SequencePair(Struct, frozen=True, kw_only=True):
-    """Sequence of both runs; None: not in that run."""
+    """Sequence of both runs. None: the sequence is not in that run."""
 
     request_id: str
     number: int  # index among the requests of that id
@@ -59,7 +59,7 @@ class SequencePair(Struct, frozen=True, kw_only=True):
     a: SequenceFigures | None
     b: SequenceFigures | None
     same_prompt: bool
-    equal_tokens: int  # leading output tokens that are the same in both
+    equal_tokens: int  # number of leading output tokens that are the same in both
     difference: TokenDifference | None  # None: no difference up to the shorter output
 
 
@@ -72,7 +72,7 @@ class SettingDifference(Struct, frozen=True, kw_only=True):
 
 
 class Unsaid(Struct, frozen=True, kw_only=True):
-    """Totals that a log does not record, by side, and its engine. Their fields have meaningless values."""
+    """Names of the totals that a log does not record, by side, and its engine. Their values have no meaning."""
 
     a: list[str] = []
     b: list[str] = []
@@ -81,10 +81,10 @@ class Unsaid(Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """Result of comparing two runs. For another engine's run names are mapped first (`id_mapping`), not compared."""
+    """Result of comparing two runs. The hashes of another engine are mapped before the comparison (`id_mapping`)."""
 
     same_model: bool
-    same_machine: bool  # if not, seconds also compare the machines
+    same_machine: bool  # if not, differences in seconds may be due to the machines
     settings: list[SettingDifference]
     first_op: OpDifference | None
     first_token: TokenDifference | None
@@ -95,42 +95,42 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 def compare(a: TraceReader, b: TraceReader) -> Comparison:
-    """Compare two logs as they are now; a growing log up to its current end.
+    """Compare two logs, each up to its current end.
 
     Raises:
-        TraceFormatError: a damaged record.
-        TraceStateError: a record that contradicts the log before it.
+        TraceFormatError: a record is damaged.
+        TraceStateError: a record contradicts the log before it.
     """
-    one, two = RunReading(a.header), RunReading(b.header)
+    reading_a, reading_b = RunReading(a.header), RunReading(b.header)
     ends = len(a), len(b)
     first_op = None
     headers = a.header, b.header
-    others = [header for header in headers if _is_external(header)]
-    renamed = Renamed() if len(others) == 1 and others[0].watched is not None else None
+    external = [header for header in headers if _is_external(header)]
+    mapping = HashMapping() if len(external) == 1 and external[0].watched is not None else None
     for index in range(max(ends)):
         records = [log.record(index) if index < end else None for log, end in zip((a, b), ends, strict=True)]
-        for record, reading, log in zip(records, (one, two), (a, b), strict=True):
+        for record, reading, log in zip(records, (reading_a, reading_b), (a, b), strict=True):
             if record is not None:
                 reading.read(record, log.num_record_bytes(index))
         if first_op is None:
-            first_op = _op_difference(index, records, renamed)
-    pairs = list(_pairs(one.members, two.members))
-    parted = [p.difference for p in pairs if p.difference]
+            first_op = _op_difference(index, records, mapping)
+    pairs = list(_pairs(reading_a.members, reading_b.members))
+    differences = [p.difference for p in pairs if p.difference]
     settings = {**a.header.engine, **b.header.engine}
     return Comparison(
-        same_model=_model(a.header, bool(others)) == _model(b.header, bool(others)),
+        same_model=_model(a.header, bool(external)) == _model(b.header, bool(external)),
         same_machine=_machine(a) == _machine(b),
         settings=[
             SettingDifference(name=name, a=a.header.engine.get(name), b=b.header.engine.get(name))
             for name in settings
             if a.header.engine.get(name) != b.header.engine.get(name)
-            and (not others or all(name in header.engine for header in headers))
+            and (not external or all(name in header.engine for header in headers))
         ],
         first_op=first_op,
-        first_token=min(parted, key=lambda d: min(t.record for t in (d.a, d.b) if t), default=None),
+        first_token=min(differences, key=lambda d: min(t.record for t in (d.a, d.b) if t), default=None),
         sequences=pairs,
-        a=one.figures(),
-        b=two.figures(),
+        a=reading_a.figures(),
+        b=reading_b.figures(),
         unsaid=Unsaid(a=_unsaid(a.header), b=_unsaid(b.header), source_a=_source(a.header), source_b=_source(b.header)),
     )
 
@@ -141,18 +141,18 @@ def _is_external(header: Header) -> bool:
 
 
 def _source(header: Header) -> str:
-    of = header.watched or header.observed
-    return of.source if of else ""
+    external = header.watched or header.observed
+    return external.source if external else ""
 
 
 def _unsaid(header: Header) -> list[str]:
-    if header.observed is not None:  # it records only which contents are stored and removed
+    if header.observed is not None:  # the log records only which contents are stored and removed
         return [name for name in Totals.__struct_fields__ if name not in ("num_records", "operations")]
     return ["flops", "bytes_moved"] if header.watched is not None and "work" in header.watched.unknown else []
 
 
 def _model(header: Header, counts_only: bool) -> Any:
-    """Return the model facts that runs of the same model share, whichever engine recorded them."""
+    """Return the model facts to compare. `counts_only`: those that every engine reports in the same way."""
     model = header.model
     if not counts_only:
         return model
@@ -161,11 +161,11 @@ def _model(header: Header, counts_only: bool) -> Any:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Return whether two values are equal: real numbers up to TOLERANCE, candidates that close in any order.
+    """Return whether two values are equal. Floats may differ by TOLERANCE, and candidates within it in their order.
 
-    Only the last bits of logits may differ between processors, because products and sums are taken in another order.
-    Ignored are a reason that one log lacks (`Allocate`, `Free`; logs of earlier versions), and the estimated times of a
-    `LookupExternal`, which are clock readings.
+    The last bits of logits may differ between processors, because they sum the products in another order. Two
+    differences are ignored: a reason that only one log has (`Allocate` and `Free` of earlier versions have none), and
+    the estimated times of a `LookupExternal`, which are clock readings.
     """
     if isinstance(a, float) and isinstance(b, float):
         return a == b or abs(a - b) <= TOLERANCE
@@ -183,16 +183,16 @@ def same(a: Any, b: Any) -> bool:
 
 
 def _same_candidates(a: list[Candidate], b: list[Candidate]) -> bool:
-    """Compare two lists, best first. A candidate in only one list must be within TOLERANCE of that list's last."""
+    """Compare two lists in descending order. A candidate in one list only must be within TOLERANCE of its last one."""
     if len(a) != len(b) or not all(same(x.logprob, y.logprob) for x, y in zip(a, b, strict=True)):
         return False
-    for mine, theirs in ((a, b), (b, a)):
-        others = {candidate.token_id: candidate for candidate in theirs}
-        for candidate in mine:
-            other = others.get(candidate.token_id)
-            if other is None and candidate.logprob > mine[-1].logprob + TOLERANCE:
+    for left, right in ((a, b), (b, a)):
+        by_token = {candidate.token_id: candidate for candidate in right}
+        for candidate in left:
+            match = by_token.get(candidate.token_id)
+            if match is None and candidate.logprob > left[-1].logprob + TOLERANCE:
                 return False
-            if other is not None and not same(candidate.logprob, other.logprob):
+            if match is not None and not same(candidate.logprob, match.logprob):
                 return False
     return True
 
@@ -202,18 +202,18 @@ def first_op_that_differs(a: list[Op], b: list[Op]) -> int | None:
     return next((i for i, (x, y) in enumerate(zip_longest(a, b)) if not same(x, y)), None)
 
 
-def _op_difference(index: int, records: list[StepRecord | None], renamed: Renamed | None = None) -> OpDifference | None:
+def _op_difference(index: int, records: list[StepRecord | None], mapping: HashMapping | None) -> OpDifference | None:
     a, b = records
     ops = [record.ops if record else [] for record in (a, b)]
-    place = first_op_that_differs(*(renamed.pair(*ops) if renamed else ops))
-    if place is None:
+    position = first_op_that_differs(*(mapping.pair(*ops) if mapping else ops))
+    if position is None:
         if a is not None and b is not None:
             return None
-        place = 0  # one log has ended, and the other's record has no operations
-    found = [those[place] if place < len(those) else None for those in ops]
+        position = 0  # one log has ended, and the record of the other log has no operations
+    found = [side[position] if position < len(side) else None for side in ops]
     return OpDifference(
         record=index,
-        op=place,
+        op=position,
         a=found[0],
         b=found[1],
         kind_a=a.kind if a else None,
@@ -228,8 +228,8 @@ def _pairs(
 ) -> Iterator[SequencePair]:
     empty: dict[tuple[str, int], list[SequenceFigures]] = defaultdict(list)
     for request in {**a, **b}:
-        mine, theirs = (side.get(request, empty[request]) for side in (a, b))
-        for member, (x, y) in enumerate(zip_longest(mine, theirs)):
+        members = (side.get(request, empty[request]) for side in (a, b))
+        for member, (x, y) in enumerate(zip_longest(*members)):
             yield _pair(request, member, x, y)
 
 
@@ -241,7 +241,7 @@ def _pair(request: tuple[str, int], member: int, a: SequenceFigures | None, b: S
             if x is not None and y is not None and x.token_id == y.token_id:
                 equal += 1
                 continue
-            # a sequence that is only shorter does not differ
+            # a sequence that is only shorter, because it has not finished, does not differ
             if (x is not None or a.status == "finished") and (y is not None or b.status == "finished"):
                 difference = TokenDifference(
                     request_id=request[0],

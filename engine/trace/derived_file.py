@@ -20,14 +20,14 @@ T = TypeVar("T", bound=Struct)
 
 
 class DerivedFileError(ValueError):
-    """The file is damaged, of another log, or missing; the message is one sentence."""
+    """The file is missing, damaged, or derived from another log. The message is one sentence."""
 
 
 class Stamp(Struct, frozen=True, kw_only=True):
-    """Identity of a log: its header, and the last record covered."""
+    """Identity of a log: its header and its last record."""
 
     header_checksum: int
-    last_offset: int  # of that record's payload; -1: the log has none
+    last_offset: int  # offset of the last record's payload; -1 if the log has no records
     last_checksum: int
 
     @classmethod
@@ -40,16 +40,16 @@ class Stamp(Struct, frozen=True, kw_only=True):
         return cls(header_checksum=header, last_offset=last.offset, last_checksum=last.checksum)
 
 
-def write_made(path: Path, magic: bytes, value: Struct) -> None:
-    """Write the file atomically: readers see the old file or the new one."""
+def write_derived(path: Path, magic: bytes, value: Struct) -> None:
+    """Write the file atomically: readers see either the old file or the new one."""
     payload = msgspec.msgpack.encode(value)
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_bytes(magic + zlib.crc32(payload).to_bytes(4, "little") + payload)
-    os.replace(fresh, path)
+    new = path.with_name(path.name + ".new")
+    new.write_bytes(magic + zlib.crc32(payload).to_bytes(4, "little") + payload)
+    os.replace(new, path)
 
 
-def read_made(path: Path, magic: bytes, kind: type[T], name: str) -> T:
-    """Read a derived file. `name`: its name in errors. Raises DerivedFileError: it is missing or damaged."""
+def read_derived(path: Path, magic: bytes, kind: type[T], name: str) -> T:
+    """Read a derived file. `name`: its name in errors. Raises DerivedFileError if it is missing or damaged."""
     try:
         found = path.read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Ids of a disaggregated request: one instance runs prefill, another decodes, so it is submitted twice."""
+"""Ids of disaggregated requests, which are submitted twice: to a prefill instance and to a decode instance."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ PREFILL = "/prefill"  # suffix of the prefill submission's request id
 
 
 def plain_id(request_id: str) -> str:
-    """Return the request id without the suffix of a submission."""
+    """Return the request id without the suffix of its prefill submission."""
     return request_id.removesuffix(PREFILL)

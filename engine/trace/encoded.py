@@ -1,9 +1,9 @@
-"""Arrays of a step in the log's encoding, laid out before their values exist.
+"""Capture arrays in the log's encoding, laid out before their values are computed.
 
     layers [{layer, q, k, v, rows [{seq_id, ..., weights}]}]   ->   bytes with gaps, and the offset of each gap
 
-The kernels round their results into the gaps, so values are copied once and no array object is created.
-`engine/model/kernels/layout.c` assembles the bytes from the pieces below.
+The kernels write their rounded results into the gaps, so values are copied once and no array object is created.
+`engine/model/kernels/layout.c` assembles the bytes from `pieces`.
 """
 
 from __future__ import annotations
@@ -20,25 +20,24 @@ _value = msgspec.msgpack.encode
 
 
 def pieces(full: list[int], others: list[int]) -> list[bytes]:
-    """Return the encoded bytes between the arrays of a capture. `full`, `others`: the heads of which every row of a
-    prefill may be captured, and the others.
+    """Return the encoded bytes that precede each value of a capture's layers. `full`: heads of which every row of a
+    prefill may be captured. `others`: the other heads.
 
-    In order: before a layer's number without and with `out`; before its q, k and v; before the list of rows; before a
-    row's sequence, query, first key and weights, those of all heads, of `full` and of `others`; and before `out`.
+    The values are, in this order: the number of a layer without `out`, and of one with `out`; its q, k and v; the list
+    of rows; a row's sequence, query, first key, and weights of all heads, of `full` and of `others`; and `out`.
     """
     layer, *arrays, rows, out = LayerCapture.__struct_fields__
     seq_id, query_start, key_start, heads, weights = AttentionRows.__struct_fields__
     names = (layer, *arrays, rows)
-    # `out` is omitted where it is not captured
     without, with_out = (_value(dict.fromkeys(n))[:1] + _value(layer) for n in (names, (*names, out)))
     row = _value(dict.fromkeys(AttentionRows.__struct_fields__))[:1]
     before_weights = (_value(heads) + _value(of) + _value(weights) for of in (sorted(full + others), full, others))
-    of_row = row + _value(seq_id), _value(query_start), _value(key_start), *before_weights
-    return [without, with_out, *map(_value, arrays), _value(rows), *of_row, _value(out)]
+    row_pieces = row + _value(seq_id), _value(query_start), _value(key_start), *before_weights
+    return [without, with_out, *map(_value, arrays), _value(rows), *row_pieces, _value(out)]
 
 
 class EncodedLayers(codec.Encoded, Sequence[LayerCapture]):
-    """Encoded layers of a step; items are read as `LayerCapture` copies."""
+    """Encoded layers of a step. Items are decoded copies."""
 
     def __init__(self, encoded: codec.Piece, length: int) -> None:
         """`length`: number of layers."""

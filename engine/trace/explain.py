@@ -1,7 +1,7 @@
-"""Analysis of a run: where the memory goes, which steps are slow, what happens to a request and why.
+"""Analysis of a log: memory usage, slow steps, and the timeline of each request with the reasons of its events.
 
-Pure: a log in, findings out. Operations (`lookup`, `defer`, `preempt`, ...) record their reasons; this module combines
-several records: how long a sequence waited, how much was recomputed after a preemption.
+Operations (`lookup`, `defer`, `preempt`, ...) record their reasons. This module adds figures that span several records:
+how long a sequence waited, and how many tokens were recomputed after a preemption.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from engine.trace.operations import (
 from engine.trace.records import Memory, StepRecord, Timing
 from engine.trace.state import State, held_blocks
 
-NUM_SLOW = 5  # steps that an overview shows
+NUM_SLOW = 5  # slowest steps in an overview
 TimelineOp = (
     Submit | Fork | Lookup | LookupExternal | Await | Arrive | TransferFailed | Admit | Preempt | Adjust | Finish
     | Hold | Send | Expire | Lost
 )  # fmt: skip
-SLOW = 2  # times the run's median step; longer steps are slow
+SLOW = 2  # a step is slow if it takes longer than this multiple of the median step
 
 
 class Holder(Struct, frozen=True, kw_only=True):
@@ -53,11 +53,11 @@ class Holder(Struct, frozen=True, kw_only=True):
     seq_id: int
     request_id: str
     blocks: int
-    shared: int  # of these, also in another sequence's table
+    shared: int  # number of these blocks that are also in another sequence's table
 
 
 class Fullest(Struct, frozen=True, kw_only=True):
-    """The pool after the record with the most held blocks, the first such record."""
+    """The pool after the first record with the maximum number of held blocks."""
 
     record: int
     step: int
@@ -76,18 +76,18 @@ class SlowStep(Struct, frozen=True, kw_only=True):
     decode_tokens: int
 
 
-class Named(Struct, frozen=True, kw_only=True):
-    """Sequence and its request."""
+class SequenceOverview(Struct, frozen=True, kw_only=True):
+    """Figures of a sequence."""
 
     request_id: str
     figures: SequenceFigures
-    recomputed_tokens: int  # computed again after preemptions
+    recomputed_tokens: int  # tokens computed again after preemptions
     tpot: float | None  # engine seconds per output token, see SequenceFigures
-    slow_steps: int  # slow steps that computed tokens of it
+    slow_steps: int  # number of slow steps that computed tokens of the sequence
 
 
 class Drafts(Struct, kw_only=True):
-    """Speculative decoding: passes that verified drafts, and their outcome."""
+    """Totals of speculative decoding. A pass is a step of a sequence that verified drafts."""
 
     passes: int = 0
     drafted: int = 0
@@ -108,31 +108,31 @@ class Overview(Struct, frozen=True, kw_only=True):
 
     totals: Totals
     drafts: Drafts
-    sequences: list[Named]
-    fullest: Fullest | None  # None: a log without records
+    sequences: list[SequenceOverview]
+    fullest: Fullest | None  # None: the log has no records
     slowest: list[SlowStep]  # longest first
-    num_slow: int  # steps that took more than SLOW times the median
-    median_seconds: float  # of all steps
+    num_slow: int  # number of steps that took more than SLOW times the median
+    median_seconds: float  # median duration of all steps
 
 
 class Wait(Struct, kw_only=True):
     """Steps that a sequence spent in the waiting queue, until its admission, its abort or the end of the log."""
 
-    since: int  # record
+    since: int  # record index
     steps: int = 0
-    behind: int = 0  # of these, steps in which the scheduler stopped before it
+    behind: int = 0  # steps in which the scheduler did not reach it
     deferred: dict[DeferReason, int] = {}  # steps in which it was at the head and could not be admitted, by reason
     last: Defer | None = None
 
 
 class TimelineEvent(Struct, frozen=True, kw_only=True):
-    """Event of a sequence. `wait`: of an admission or an end, the wait before it."""
+    """Event of a sequence. `wait`: the wait that the event ends."""
 
     record: int
     step: int
     op: TimelineOp
     wait: Wait | None = None
-    computed_again: int = 0  # of an admission after a preemption: tokens to recompute
+    computed_again: int = 0  # tokens to recompute, for an admission after a preemption
 
 
 class Timeline(Struct, kw_only=True):
@@ -141,43 +141,43 @@ class Timeline(Struct, kw_only=True):
     seq_id: int
     request_id: str
     events: list[TimelineEvent] = field(name="moments")  # the name in `--json`
-    waiting: Wait | None = None  # set if it waits when the log ends
+    waiting: Wait | None = None  # set if the sequence waits at the end of the log
 
 
 def overview(log: TraceReader) -> Overview:
-    """Read the whole log.
+    """Read the whole log and return its overview.
 
     Raises:
-        TraceFormatError: a damaged record.
-        TraceStateError: a record that contradicts the log before it.
+        TraceFormatError: a record is damaged.
+        TraceStateError: a record contradicts the log before it.
     """
     reading = RunReading(log.header)
-    timelines, drafts = _Stories(), Drafts()
+    timelines, drafts = _TimelineBuilder(), Drafts()
     steps: list[SlowStep] = []
-    fullest, most = -1, -1
+    fullest, max_held = -1, -1
     for index in range(len(log)):
         record = log.record(index)
         if record.index != index:  # slow steps are read again by index
-            raise TraceStateError(f"record {record.index} is in the place of record {index}")
+            raise TraceStateError(f"the index of record {index} is {record.index}")
         reading.read(record, log.num_record_bytes(index))
         timelines.read(record)
         drafts.read(record)
-        if record.memory.blocks_held > most:
-            fullest, most = index, record.memory.blocks_held
+        if record.memory.blocks_held > max_held:
+            fullest, max_held = index, record.memory.blocks_held
         if record.kind == "step":
-            steps.append(_timed(record))
-    again = {story.seq_id: sum(event.computed_again for event in story.events) for story in timelines.all()}
-    middle = median(step.seconds for step in steps) if steps else 0.0
-    slow = [step.record for step in steps if step.seconds > SLOW * middle]
+            steps.append(_slow_step(record))
+    recomputed = {one.seq_id: sum(event.computed_again for event in one.events) for one in timelines.all()}
+    median_seconds = median(step.seconds for step in steps) if steps else 0.0
+    slow = [step.record for step in steps if step.seconds > SLOW * median_seconds]
     slow_steps = Counter(entry.seq_id for index in slow for entry in log.record(index).batch)
     return Overview(
         totals=reading.figures().totals,
         drafts=drafts,
         sequences=[
-            Named(
+            SequenceOverview(
                 request_id=request_id,
                 figures=member,
-                recomputed_tokens=sum(again.get(part, 0) for part in member.parts),
+                recomputed_tokens=sum(recomputed.get(part, 0) for part in member.parts),
                 tpot=member.tpot,
                 slow_steps=sum(slow_steps[part] for part in member.parts),
             )
@@ -187,21 +187,21 @@ def overview(log: TraceReader) -> Overview:
         fullest=_fullest(log.record(fullest), log.state_at(fullest)) if fullest >= 0 else None,
         slowest=sorted(steps, key=lambda step: -step.seconds)[:NUM_SLOW],
         num_slow=len(slow),
-        median_seconds=middle,
+        median_seconds=median_seconds,
     )
 
 
 def goodput_of(found: Overview, slo: SLO) -> Goodput:
-    """Return the goodput under `slo`; a `dropped` beam is no output of its request."""
+    """Return the goodput under `slo`. Dropped beams do not count as outputs of their request."""
     outputs = [
         Output(
-            request_id=named.request_id,
-            is_finished=named.figures.finish_reason in ("stop", "length"),
-            ttft=named.figures.ttft,
-            tpot=named.tpot,
+            request_id=sequence.request_id,
+            is_finished=sequence.figures.finish_reason in ("stop", "length"),
+            ttft=sequence.figures.ttft,
+            tpot=sequence.tpot,
         )
-        for named in found.sequences
-        if named.figures.finish_reason != "dropped"
+        for sequence in found.sequences
+        if sequence.figures.finish_reason != "dropped"
     ]
     return goodput(outputs, found.totals.seconds, slo)
 
@@ -210,15 +210,15 @@ def timelines(log: TraceReader) -> list[Timeline]:
     """Return the timeline of every sequence, in order of submission.
 
     Raises:
-        TraceFormatError: a damaged record.
+        TraceFormatError: a record is damaged.
     """
-    found = _Stories()
+    found = _TimelineBuilder()
     for index in range(len(log)):
         found.read(log.record(index))
     return found.all()
 
 
-def _timed(record: StepRecord) -> SlowStep:
+def _slow_step(record: StepRecord) -> SlowStep:
     tokens: Counter[str] = Counter()
     for entry in record.batch:
         tokens[entry.phase] += len(entry.token_ids)
@@ -249,27 +249,27 @@ def _fullest(record: StepRecord, state: State) -> Fullest:
     return Fullest(record=record.index, step=record.step, memory=record.memory, holders=holders)
 
 
-class _Stories:
-    """Builds the timelines record by record; `static/js/core/timeline.js` mirrors it.
+class _TimelineBuilder:
+    """Builds the timelines record by record. `static/js/core/timeline.js` mirrors it.
 
-    A wait is counted when it ends, from the number of steps read meanwhile, so a step costs the same with many waiting
-    sequences.
+    The steps of a wait are counted when it ends, as the difference of two step counters. So the cost of a step does not
+    depend on the number of waiting sequences.
     """
 
     def __init__(self) -> None:
-        self._stories: dict[int, Timeline] = {}
-        self._lost: dict[int, int] = {}  # by sequence: computed tokens when it was preempted
-        self._steps = Counter[int]()  # by instance: steps read so far
-        self._instances: dict[int, int] = {}  # by sequence
-        self._ended: set[int] = set()  # sequences
-        self._waits_from: dict[int, int] = {}  # by waiting sequence: its instance's steps when the wait began
+        self._timelines: dict[int, Timeline] = {}  # by seq_id
+        self._lost: dict[int, int] = {}  # seq_id -> computed tokens when it was preempted
+        self._steps = Counter[int]()  # instance -> steps read so far
+        self._instances: dict[int, int] = {}  # seq_id -> instance
+        self._ended: set[int] = set()  # seq_ids
+        self._waits_from: dict[int, int] = {}  # seq_id -> its instance's steps when the wait began
 
     def all(self) -> list[Timeline]:
         """Return the timelines up to the last record read."""
-        for story in self._stories.values():
-            if story.waiting:
-                self._count(story, story.waiting)
-        return list(self._stories.values())
+        for timeline in self._timelines.values():
+            if timeline.waiting:
+                self._count_steps(timeline, timeline.waiting)
+        return list(self._timelines.values())
 
     def read(self, record: StepRecord) -> None:
         """Read the next record."""
@@ -277,72 +277,72 @@ class _Stories:
             match op:
                 case Submit():
                     self._instances[op.seq_id] = record.instance
-                    story = Timeline(seq_id=op.seq_id, request_id=op.request_id, events=[])
-                    self._stories[op.seq_id] = story
-                    self._tell(op.seq_id, record, op)
-                    self._begin_waiting(story, record)
+                    timeline = Timeline(seq_id=op.seq_id, request_id=op.request_id, events=[])
+                    self._timelines[op.seq_id] = timeline
+                    self._add(op.seq_id, record, op)
+                    self._begin_waiting(timeline, record)
                 case Fork():
                     self._instances[op.seq_id] = record.instance
-                    self._stories[op.seq_id] = Timeline(seq_id=op.seq_id, request_id=op.request_id, events=[])
-                    self._tell(op.seq_id, record, op)
+                    self._timelines[op.seq_id] = Timeline(seq_id=op.seq_id, request_id=op.request_id, events=[])
+                    self._add(op.seq_id, record, op)
                 case Lookup() | LookupExternal() | Await() | Hold() | Send() | Expire():
-                    self._tell(op.seq_id, record, op)
+                    self._add(op.seq_id, record, op)
                 case Finish():
                     self._ended.add(op.seq_id)
-                    self._tell(op.seq_id, record, op)
+                    self._add(op.seq_id, record, op)
                 case Arrive() | TransferFailed():
-                    self._tell(op.seq_id, record, op)
-                    if came := self._stories.get(op.seq_id):
-                        self._begin_waiting(came, record)
+                    self._add(op.seq_id, record, op)
+                    if received := self._timelines.get(op.seq_id):
+                        self._begin_waiting(received, record)
                 case Lost():
                     for seq_id in [i for i, instance in self._instances.items() if instance == record.instance]:
                         if seq_id not in self._ended:
                             self._ended.add(seq_id)
-                            self._tell(seq_id, record, op)
+                            self._add(seq_id, record, op)
                 case Adjust():
                     for seq_id in op.seq_ids:
-                        self._tell(seq_id, record, op)
+                        self._add(seq_id, record, op)
                 case Defer():
                     self._defer(op, record)
                 case Admit():
                     lost = self._lost.pop(op.seq_id, 0)
-                    there = op.num_cached_tokens + op.num_swapped_tokens + op.num_external_tokens
-                    self._tell(op.seq_id, record, op, max(0, lost - there))
+                    restored = op.num_cached_tokens + op.num_swapped_tokens + op.num_external_tokens
+                    self._add(op.seq_id, record, op, max(0, lost - restored))
                 case Preempt():
-                    self._tell(op.seq_id, record, op)
+                    self._add(op.seq_id, record, op)
                     self._lost[op.seq_id] = op.num_computed_tokens
-                    if preempted := self._stories.get(op.seq_id):
+                    if preempted := self._timelines.get(op.seq_id):
                         self._begin_waiting(preempted, record)
                 case _:
                     pass
         self._steps[record.instance] += record.kind == "step"
 
-    def _begin_waiting(self, story: Timeline, record: StepRecord) -> None:
-        story.waiting = Wait(since=record.index)
-        self._waits_from[story.seq_id] = self._steps[record.instance] + (record.kind == "step")
+    def _begin_waiting(self, timeline: Timeline, record: StepRecord) -> None:
+        timeline.waiting = Wait(since=record.index)
+        self._waits_from[timeline.seq_id] = self._steps[record.instance] + (record.kind == "step")
 
-    def _count(self, story: Timeline, wait: Wait) -> None:
-        """Count the steps of a wait that lasts until now."""
-        steps = self._steps[self._instances[story.seq_id]]
-        wait.steps = max(0, steps - self._waits_from[story.seq_id])
+    def _count_steps(self, timeline: Timeline, wait: Wait) -> None:
+        """Set the step counts of a wait that lasts until the last record read."""
+        steps = self._steps[self._instances[timeline.seq_id]]
+        wait.steps = max(0, steps - self._waits_from[timeline.seq_id])
         wait.behind = max(0, wait.steps - sum(wait.deferred.values()))
 
-    def _tell(self, seq_id: int, record: StepRecord, op: TimelineOp, computed_again: int = 0) -> None:
-        story = self._stories.get(seq_id)
-        if story is None:
+    def _add(self, seq_id: int, record: StepRecord, op: TimelineOp, computed_again: int = 0) -> None:
+        timeline = self._timelines.get(seq_id)
+        if timeline is None:
             return
         wait = None
         if isinstance(op, Admit | Finish | Await | Lost):
-            wait, story.waiting = story.waiting, None
+            wait, timeline.waiting = timeline.waiting, None
             if wait:
-                self._count(story, wait)
-        story.events.append(
+                self._count_steps(timeline, wait)
+        timeline.events.append(
             TimelineEvent(record=record.index, step=record.step, op=op, wait=wait, computed_again=computed_again)
         )
 
     def _defer(self, op: Defer, record: StepRecord) -> None:
-        story = self._stories.get(op.seq_id)
-        if story and story.waiting and story.waiting.since < record.index:  # exclude the step that preempted it
-            wait = story.waiting
+        timeline = self._timelines.get(op.seq_id)
+        if timeline and timeline.waiting and timeline.waiting.since < record.index:  # not in the step that preempted it
+            wait = timeline.waiting
             wait.deferred[op.reason] = wait.deferred.get(op.reason, 0) + 1
             wait.last = op

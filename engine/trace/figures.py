@@ -1,6 +1,6 @@
-"""Figures of a run: per sequence, in total and per step. Pure: records in, numbers out.
+"""Figures of a run, computed from its records: per sequence, in total and per step.
 
-Seconds are the engine's (`engine.trace.busy_time`): pauses between steps do not count.
+Seconds are engine time (`engine.trace.busy_time`), which excludes pauses between steps.
 """
 
 from __future__ import annotations
@@ -53,30 +53,30 @@ class Token(Struct, frozen=True, kw_only=True):
     logprob: float
     record: int
     step: int
-    chosen: bool = False  # set by `choose`, in place of the token that was sampled
+    chosen: bool = False  # a person replaced the sampled token (`choose`)
 
 
 class SequenceFigures(Struct, kw_only=True):
-    """Figures of a sequence; for a request that spans several instances, of all its parts."""
+    """Figures of a sequence. If its request spans several instances, they cover its parts on all instances."""
 
-    seq_id: int  # of the last part
-    parts: list[int]  # sequences
+    seq_id: int  # last part
+    parts: list[int]  # seq_ids
     prompt_token_ids: list[int]
-    tokens: list[Token] = []  # in order; a fork begins with its parent's
+    tokens: list[Token] = []  # in order; a fork begins with its parent's tokens
     status: Status = "waiting"
     finish_reason: FinishReason | None = None
-    submitted_in: int  # record; of the first part
-    num_cached_tokens: int = 0  # at its first admission: in the pool or outside it
+    submitted_in: int  # record index of the first part's submission
+    num_cached_tokens: int = 0  # tokens in the pool or outside it at the first admission
     received_bytes: int = 0  # from other instances
     num_preemptions: int = 0
-    num_steps: int = 0  # that computed tokens of it
+    num_steps: int = 0  # steps that computed tokens of the sequence
     computed_tokens: int = 0  # in these steps; recomputed tokens count again
-    blocks: int = 0  # held now
+    blocks: int = 0  # blocks held after the last record
     blocks_peak: int = 0
     queue: float | None = None  # engine seconds from the submission to the start of the step that first admitted it
     ttft: float | None = None  # engine seconds from the submission to the end of the step of the first token
     ttft_steps: int | None = None
-    seconds: float | None = None  # the same to the end of the step of the last token so far
+    seconds: float | None = None  # engine seconds from the submission to the end of the step of the last token so far
 
     @property
     def tpot(self) -> float | None:
@@ -93,7 +93,7 @@ class Totals(Struct, kw_only=True):
     num_steps: int = 0
     seconds: float = 0.0  # engine time of all steps
     requests: int = 0
-    unfinished: int = 0  # sequences
+    unfinished: int = 0  # number of sequences
     output_tokens: int = 0
     computed_tokens: int = 0
     asked_tokens: int = 0  # tokens queried in the prefix cache at first admissions
@@ -103,12 +103,12 @@ class Totals(Struct, kw_only=True):
     copies: int = 0
     swapped_bytes: int = 0  # in both directions
     received_bytes: int = 0  # between instances
-    blocks_peak: int = 0  # most blocks held, also within a step
+    blocks_peak: int = 0  # maximum of held blocks, also within a step
     bytes_peak: int = 0
-    wasted_peak: int = 0  # bytes held without content after a record
-    flops: int = 0
-    bytes_moved: int = 0  # weights and KV, read and written; derived, as flops are
-    operations: dict[str, int] = {}  # by type
+    wasted_peak: int = 0  # maximum of held bytes without content after a record
+    flops: int = 0  # derived from the model and the batches, not measured
+    bytes_moved: int = 0  # weights and KV, read and written; derived like `flops`
+    operations: dict[str, int] = {}  # operation type -> count
 
 
 class Point(Struct, frozen=True, kw_only=True):
@@ -128,34 +128,34 @@ class RunFigures(Struct, kw_only=True):
     series: list[Point]
 
 
-def held_at_most(record: StepRecord, held: int, size: Callable[[int], int]) -> int:
-    """Return the maximum held at once within a record that ends with `held`, where block i counts `size(i)`.
+def peak_held(record: StepRecord, held: int, size: Callable[[int], int]) -> int:
+    """Return the peak of held blocks within a record that ends with `held`, where block i counts `size(i)`.
 
-    The operations are undone one by one: a sequence that ends frees its blocks in the record of its last step, so the
-    figures after that record miss them.
+    The figures after a record miss blocks that it frees, as at the end of a sequence. So the record's operations are
+    undone one by one, from the last to the first.
     """
-    most = held
+    peak = held
     for op in reversed(record.ops):
         if isinstance(op, Free | Release) and op.to is not None:
             held += size(op.block_id)
         elif isinstance(op, Allocate) or (isinstance(op, Share) and op.revived):
             held -= size(op.block_id)
-        most = max(most, held)
-    return most
+        peak = max(peak, held)
+    return peak
 
 
 class RunReading:
-    """Computes figures from records in order. Raises TraceStateError for an impossible header."""
+    """Computes figures from records in order. Raises TraceStateError if the header is invalid."""
 
     def __init__(self, header: Header) -> None:
-        self._members: dict[tuple[str, int], list[SequenceRow]] = {}
-        self._named: Counter[str] = Counter()
-        self._of: dict[int, tuple[tuple[str, int], list[int], list[Token]]] = {}  # by sequence: request, prompt, tokens
+        self._members: dict[tuple[str, int], list[SequenceRow]] = {}  # (request_id, number) -> sequences
+        self._num_requests: Counter[str] = Counter()  # by request_id
+        self._of: dict[int, tuple[tuple[str, int], list[int], list[Token]]] = {}  # seq_id -> request, prompt, tokens
         self._operations: Counter[str] = Counter()
         self._clock = EngineClock(len(header.instances) > 1)
         self._account = Account(self._clock, len(header.instances) > 1)
         self._totals = Totals()
-        self.queries: list[Lookup] = []  # of the prefix cache, in the last record
+        self.queries: list[Lookup] = []  # queries of the prefix cache in the last record
         self._series: list[Point] = []
         self._block_size, self._groups, *_ = geometry(header)
         self._budget = Budget()
@@ -165,13 +165,13 @@ class RunReading:
 
     @property
     def members(self) -> dict[tuple[str, int], list[SequenceFigures]]:
-        """Sequences of each request, by its id and number, with their times up to the last record read."""
+        """Figures of the sequences of each request up to the last record read, by request id and number."""
         return {request: [self._figures(row) for row in rows] for request, rows in self._members.items()}
 
     def _figures(self, row: SequenceRow) -> SequenceFigures:
         _, prompt, tokens = self._of[row.seq_id]
         request, elapsed = row.request, self._clock.elapsed
-        came = elapsed(request.queued)
+        queued = elapsed(request.queued)
         return SequenceFigures(
             seq_id=row.seq_id,
             parts=row.parts,
@@ -187,10 +187,10 @@ class RunReading:
             computed_tokens=row.computed_tokens,
             blocks=row.blocks,
             blocks_peak=row.blocks_peak,
-            queue=None if request.scheduled is None else time_in_queue(came, elapsed(request.scheduled)),
-            ttft=None if row.first_token is None else time_to_first_token(came, elapsed(row.first_token)),
+            queue=None if request.scheduled is None else time_in_queue(queued, elapsed(request.scheduled)),
+            ttft=None if row.first_token is None else time_to_first_token(queued, elapsed(row.first_token)),
             ttft_steps=row.ttft_steps,
-            seconds=None if row.last_token is None else elapsed(row.last_token) - came,
+            seconds=None if row.last_token is None else elapsed(row.last_token) - queued,
         )
 
     def figures(self) -> RunFigures:
@@ -205,7 +205,7 @@ class RunReading:
         """Read the next record, of `num_bytes` bytes.
 
         Raises:
-            TraceStateError: it names a sequence, block or token that the log does not have, or exceeds the copy budget.
+            TraceStateError: the record names an unknown sequence, block or token, or exceeds the copy budget.
         """
         self._budget.read(num_bytes)
         try:
@@ -214,7 +214,7 @@ class RunReading:
             raise TraceStateError(f"record {record.index}: {error}") from error
         except KeyError as error:
             raise TraceStateError(
-                f"record {record.index} is about a sequence or token that the log does not have: {error}"
+                f"record {record.index} names a sequence or token that the log does not have: {error}"
             ) from error
 
     def _read(self, record: StepRecord) -> None:
@@ -237,8 +237,8 @@ class RunReading:
                     self._sampled(op, outputs.take(op.seq_id, op.token_id), record)
             else:
                 self._count(op)
-        held = held_at_most(record, memory.blocks_held, lambda _: 1)
-        bytes_held = held_at_most(record, memory.bytes_held, self._block_bytes)
+        held = peak_held(record, memory.blocks_held, lambda _: 1)
+        bytes_held = peak_held(record, memory.bytes_held, self._block_bytes)
         totals.blocks_peak = max(totals.blocks_peak, held)
         totals.bytes_peak = max(totals.bytes_peak, bytes_held)
         totals.wasted_peak = max(totals.wasted_peak, memory.bytes_held - memory.bytes_used)
@@ -278,8 +278,8 @@ class RunReading:
                 if len(row.parts) > 1:
                     self._of[op.seq_id] = self._of[row.parts[-2]]
                     return
-                request = row.request.request_id, self._named[row.request.request_id]
-                self._named[row.request.request_id] += 1
+                request = row.request.request_id, self._num_requests[row.request.request_id]
+                self._num_requests[row.request.request_id] += 1
                 self._of[op.seq_id] = request, op.prompt_token_ids, []
                 self._members[request] = [row]
                 totals.requests += 1

@@ -1,4 +1,4 @@
-"""Offsets of a log's records in its file, 16 bytes per record: a log may have hundreds of thousands."""
+"""Positions of a log's records in its file, in 16 bytes per record, because a log may have hundreds of thousands."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from engine.trace.codec import FRAME_OVERHEAD, Frame, record_head
 
-LONG = 10_000  # records; the frames of longer files are cached
-MAX_REMEMBERED = 4  # cached files
+MIN_CACHED_RECORDS = 10_000  # the frames of shorter files are not cached
+MAX_CACHED_FILES = 4
 
 
 class RecordFrames:
@@ -20,13 +20,13 @@ class RecordFrames:
 
     def __init__(self) -> None:
         self._offsets, self._lengths, self._checksums = array("Q"), array("I"), array("I")
-        self.num_bytes = 0  # of all record frames, without captures and keyframes
+        self.num_bytes = 0  # bytes of all records, without captures and keyframes
 
     def __len__(self) -> int:
         return len(self._checksums)  # the last of the three to grow
 
     def __getitem__(self, index: int) -> Frame:
-        """Raises IndexError: no such record."""
+        """Return the frame of a record. Raises IndexError if there is no such record."""
         return Frame("record", self._offsets[index], self._lengths[index], self._checksums[index])
 
     def __iter__(self) -> Iterator[Frame]:
@@ -47,10 +47,10 @@ class RecordFrames:
         self.num_bytes += frame.length
         self._checksums.append(frame.checksum)
 
-    def take(self, fd: int, offset: int, size: int) -> int:
-        """Add the consecutive records from byte `offset` of a file of `size` bytes on, by their frame heads.
+    def append_from(self, fd: int, offset: int, size: int) -> int:
+        """Append the consecutive records from byte `offset` of a file of `size` bytes on. Reads only their frame heads.
 
-        Returns the offset of the first other byte: another kind of frame, damage, or the end.
+        Returns the offset after them: that of another kind of frame, of damage, or of the end.
         """
         add_offset, add_length, add_checksum = self._offsets.append, self._lengths.append, self._checksums.append
         while (head := record_head(os.pread(fd, FRAME_OVERHEAD, offset))) is not None:
@@ -79,9 +79,10 @@ class FileFrames(NamedTuple):
         return FileFrames(self.records.first(len(self.records)), dict(self.captures), dict(self.keyframes), self.damage)
 
 
-class Remembered:
-    """Cache of the frames of recently opened long files: a file is opened several times before it is shown, and walking
-    300,000 heads takes a second. A changed file misses; a wrong frame would fail its checksum.
+class FrameCache:
+    """Cache of the frames of recently opened long files. A changed file is a miss.
+
+    A file is opened several times before it is shown, and reading 300,000 frame heads takes a second.
     """
 
     def __init__(self) -> None:
@@ -95,12 +96,12 @@ class Remembered:
             return found.copy() if found else None
 
     def put(self, file: os.stat_result, found: FileFrames) -> None:
-        """Cache the frames of a long file. `file`: its stat from before the walk, since it may grow meanwhile."""
-        if len(found.records) < LONG:
+        """Cache the frames of a long file. `file`: stat of the file before its frames were read, since it may grow."""
+        if len(found.records) < MIN_CACHED_RECORDS:
             return
         with self._lock:
             self._found[_stamp(file)] = found.copy()
-            while len(self._found) > MAX_REMEMBERED:
+            while len(self._found) > MAX_CACHED_FILES:
                 self._found.popitem(last=False)
 
 

@@ -1,7 +1,7 @@
-"""Index over the free queues, to find a block in the middle without walking the queue.
+"""Index over the free queues, which finds a block in the middle of a queue without a linear search.
 
-A free block that is still hashed may be revived. Walking a queue of 2^18 blocks for each would make a small file take a
-minute.
+A hit revives a block from anywhere in the queue. With a linear search of up to 2^18 blocks for each hit, a small file
+could take a minute to read.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from bisect import bisect_left
 
 
 class FreeOrder:
-    """Numbers that ascend along each queue. All changes of a queue must go through here; the lists stay plain lists."""
+    """Numbers of blocks that ascend along each queue. Change the queues, which are plain lists, only through it."""
 
     def __init__(self, queues: list[list[int]]) -> None:
-        """`queues`: no block occurs twice."""
+        """Number the blocks of `queues`, in which no block occurs twice."""
         self._number = {block_id: number for queue in queues for number, block_id in enumerate(queue)}
 
     def push_front(self, queue: list[int], block_id: int) -> None:
@@ -33,7 +33,7 @@ class FreeOrder:
         self._number.update((block_id, number) for number, block_id in enumerate(queue))
 
     def remove(self, queue: list[int], block_id: int) -> None:
-        """Remove a block. Raises ValueError: it is not free."""
+        """Remove a block. Raises ValueError if it is not in the queue."""
         number = self._number.pop(block_id, None)
         if number is None:
             raise ValueError(f"block {block_id} is not in the free queue")

@@ -1,4 +1,4 @@
-"""Validation of a header: pool sizes within limits, per-layer lists of full length."""
+"""Validation of a header: pool sizes are within limits, and per-layer lists have an entry for each layer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.trace.records import BlockGroup, Header
 
 
 class TraceStateError(ValueError):
-    """A record does not follow from the state before it. `operation`: index of the wrong operation, or None."""
+    """A record contradicts the state before it. `operation`: index of the wrong operation, or None."""
 
     def __init__(self, message: str, operation: int | None = None) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class Geometry(NamedTuple):
     block_size: int  # tokens
     groups: list[BlockGroup]
     swap_space: int  # blocks of the CPU store, for each group
-    finished_kept: int | None  # finished sequences that the state keeps; None = all
+    finished_kept: int | None  # finished sequences that the state retains; None = all
 
     @property
     def num_blocks(self) -> int:
@@ -43,7 +43,7 @@ def geometry(header: Header) -> Geometry:
     """Return the pools described by the header.
 
     Raises:
-        TraceStateError: the pools are missing or over the limits, or the model is impossible.
+        TraceStateError: the pools are missing or exceed the limits, or the model's figures are invalid.
     """
     for message in _wrong_in_model(header):
         raise TraceStateError(f"the header's {message}")
@@ -88,7 +88,7 @@ def _wrong_in_model(header: Header) -> Iterator[str]:
 
 
 def _groups(header: Header) -> list[BlockGroup]:
-    """Return the header's groups of layers; a log without any has one of all layers."""
+    """Return the header's groups of layers. If it has none, all layers form one group."""
     num_blocks = _setting(header, "num_blocks", 1, MAX_ALL_BLOCKS if header.block_groups else MAX_BLOCKS)
     groups, num_layers = header.block_groups, header.model.num_layers
     if not groups:
@@ -127,7 +127,7 @@ def _setting(header: Header, name: str, least: int, most: int) -> int:
 
 
 def group_index(groups: list[BlockGroup], block_id: int) -> int:
-    """Return the index of the block's group of layers. Raises TraceStateError: no pool has the block."""
+    """Return the index of the block's group of layers. Raises TraceStateError if no pool has the block."""
     for index, group in enumerate(groups):
         if block_id < group.first_block + group.num_blocks:
             return index

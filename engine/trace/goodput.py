@@ -1,6 +1,6 @@
 """Goodput: requests per second that meet their service level objectives (DistServe, https://arxiv.org/abs/2401.09670).
 
-`static/js/core/goodput.js` has the same figures; a test holds both to the same numbers.
+`static/js/core/goodput.js` computes the same figures; a test compares both.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from engine.trace.applications import TABLE
 
 
 class SLO(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request counts towards goodput if it meets both. Seconds."""
+    """Service level objectives of a request, in seconds. It counts towards goodput if it meets both."""
 
     ttft: float
     tpot: float
 
     def is_met(self, ttft: float | None, tpot: float | None) -> bool:
-        """Return whether a request met it; one token alone has no TPOT to miss."""
+        """Return whether a sequence met both objectives. A sequence with one token has no TPOT and cannot miss it."""
         return ttft is not None and ttft <= self.ttft and (tpot is None or tpot <= self.tpot)
 
 
-# Objectives of applications by name: for OPT-13B (chat) and OPT-66B (others).
+# Application name -> objectives of OPT-13B (chat) or OPT-66B (the other applications).
 APPLICATIONS = {row.name: SLO(ttft=row.ttft, tpot=row.tpot) for row in TABLE if row.name}
 
 
 class Output(Struct, frozen=True, kw_only=True):
-    """Outcome of a sequence as goodput needs it. Times are engine seconds."""
+    """Outcome of a sequence, for `goodput`. Times are in engine seconds."""
 
     request_id: str
-    is_finished: bool  # by itself or by length; not aborted
+    is_finished: bool  # stopped or reached its maximum length; not aborted
     ttft: float | None
     tpot: float | None
 
@@ -40,18 +40,18 @@ class Goodput(Struct, frozen=True, kw_only=True):
     """Goodput of a run."""
 
     slo: SLO
-    ended: int  # requests all of whose sequences have finished
-    met: int  # of these, requests all of whose sequences met the objective
-    seconds: float  # engine time: pauses between steps do not count
+    ended: int  # requests whose sequences have all finished
+    met: int  # requests whose sequences have all finished and met the objectives
+    seconds: float  # engine time, without pauses between steps
 
     @property
     def per_second(self) -> float | None:
-        """Requests per second that met the objective; None before the first step."""
+        """Requests per second that met the objectives; None before the first step."""
         return self.met / self.seconds if self.seconds else None
 
 
 def goodput(outputs: Iterable[Output], seconds: float, slo: SLO) -> Goodput:
-    """Count the requests of a run; a request meets the objective if its slowest sequence does."""
+    """Count the requests of a run. A request meets the objectives if its slowest sequence does."""
     requests: dict[str, list[Output]] = {}
     for output in outputs:
         requests.setdefault(output.request_id, []).append(output)
@@ -64,7 +64,7 @@ def slo_of(text: str) -> SLO:
     """Parse an application's name, or both objectives in milliseconds: `ttft:250,tpot:100`.
 
     Raises:
-        ValueError: neither; one sentence.
+        ValueError: the text is neither. The message is one sentence.
     """
     if found := APPLICATIONS.get(text):
         return found

@@ -1,6 +1,6 @@
-"""Comparable operations of two engines: names may differ, decisions may not.
+"""Mapping of block hashes between the logs of two engines, so that their operations can be compared.
 
-Hashes are mapped at first use: two logs agree as long as each content has one hash in each.
+A hash of one log is mapped to a hash of the other log where both first occur in the same operation.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ from msgspec.structs import replace
 from engine.trace.operations import Cache, Evict, Finish, Op, Submit
 
 
-class Renamed:
-    """Maps the operations of one log to another engine's, in the order of the logs."""
+class HashMapping:
+    """Bijective mapping of hashes between logs a and b. Pass the operations in the order of the logs."""
 
     def __init__(self) -> None:
-        self._theirs: dict[bytes, bytes] = {}  # our hash -> theirs
-        self._ours: dict[bytes, bytes] = {}
+        self._b_of_a: dict[bytes, bytes] = {}
+        self._a_of_b: dict[bytes, bytes] = {}
 
-    def pair(self, ours: list[Op], theirs: list[Op]) -> tuple[list[Op], list[Op]]:
-        """Return both lists without texts and sampling settings, and with equal hashes for equal contents."""
-        found = [plain(op) for op in ours], [plain(op) for op in theirs]
-        for place, (a, b) in enumerate(zip(ours, theirs, strict=False)):
+    def pair(self, a: list[Op], b: list[Op]) -> tuple[list[Op], list[Op]]:
+        """Return both lists without texts and sampling settings. Mapped hashes of `b` are replaced by those of `a`."""
+        found = [without_texts(op) for op in a], [without_texts(op) for op in b]
+        for position, (x, y) in enumerate(zip(a, b, strict=False)):
             if (
-                isinstance(a, Cache | Evict)
-                and isinstance(b, Cache | Evict)
-                and self._agree(a.block_hash, b.block_hash)
+                isinstance(x, Cache | Evict)
+                and isinstance(y, Cache | Evict)
+                and self._agree(x.block_hash, y.block_hash)
             ):
-                found[1][place] = _with_hashes(found[1][place], found[0][place])
+                found[1][position] = _with_hashes(found[1][position], found[0][position])
         return found
 
-    def _agree(self, ours: bytes, theirs: bytes) -> bool:
-        return self._theirs.setdefault(ours, theirs) == theirs and self._ours.setdefault(theirs, ours) == ours
+    def _agree(self, a: bytes, b: bytes) -> bool:
+        return self._b_of_a.setdefault(a, b) == b and self._a_of_b.setdefault(b, a) == a
 
 
-def plain(op: Op) -> Op:
+def without_texts(op: Op) -> Op:
     """Return the operation without texts, sampling settings and the engine's messages."""
     if isinstance(op, Submit):
         no_texts = [b""] * len(op.prompt_token_ids)
@@ -41,9 +41,9 @@ def plain(op: Op) -> Op:
     return replace(op, detail="") if isinstance(op, Finish) else op
 
 
-def _with_hashes(theirs: Op, ours: Op) -> Op:
-    if isinstance(theirs, Cache) and isinstance(ours, Cache):
-        return replace(theirs, block_hash=ours.block_hash, parent_hash=ours.parent_hash)
-    if isinstance(theirs, Evict) and isinstance(ours, Evict):
-        return replace(theirs, block_hash=ours.block_hash)
-    return theirs
+def _with_hashes(op: Op, source: Op) -> Op:
+    if isinstance(op, Cache) and isinstance(source, Cache):
+        return replace(op, block_hash=source.block_hash, parent_hash=source.parent_hash)
+    if isinstance(op, Evict) and isinstance(source, Evict):
+        return replace(op, block_hash=source.block_hash)
+    return op

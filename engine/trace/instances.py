@@ -1,4 +1,4 @@
-"""Views of a state by instance: owner of a sequence, a block and a queue position."""
+"""Functions on the part of a state that belongs to one instance."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from engine.trace.tables import block_of, expect, group_of
 
 
 def own_tables(state: State, sequence: Sequence) -> list[list[int]]:
-    """Return the sequence's block tables in the groups of its instance; it has no blocks in others."""
+    """Return the sequence's block tables in the groups of its instance. It has no blocks in other groups."""
     if len(state.own_groups) == 1:
         return sequence.block_tables
     return [sequence.block_tables[group] for group in state.own_groups[sequence.instance]]
 
 
-def places_of(state: State, queue: Items[int], instance: int) -> Items[int]:
+def queue_positions(state: State, queue: Items[int], instance: int) -> Items[int]:
     """Return the queue positions of the instance's sequences."""
     if len(state.own_groups) == 1:
         return range(len(queue))
-    return [place for place, seq_id in enumerate(queue) if state.sequences[seq_id].instance == instance]
+    return [position for position, seq_id in enumerate(queue) if state.sequences[seq_id].instance == instance]
 
 
 def expect_own(state: State, instance: int, op: Op) -> None:
-    """Raise ValueError if the operation names a sequence or block of another instance than its record's."""
+    """Raise ValueError if the operation names a sequence or block of another instance."""
     for name in ("seq_id", "parent_seq_id"):
         found = state.sequences.get(getattr(op, name, -1))
         wrong = f"sequence {getattr(op, name, None)} is of another instance"
@@ -44,18 +44,18 @@ def expect_own(state: State, instance: int, op: Op) -> None:
 
 
 def lose_instance(state: State, instance: int, budget: Budget) -> None:
-    """End an instance: finish its sequences and reset its pool."""
+    """Apply the loss of an instance: finish its sequences and reset its pool."""
     own = state.own_groups[instance]
     for queue in (state.running, state.waiting, state.receiving):
-        gone = [seq_id for seq_id in queue if state.sequences[seq_id].instance == instance]
+        lost = [seq_id for seq_id in queue if state.sequences[seq_id].instance == instance]
         queue[:] = [seq_id for seq_id in queue if state.sequences[seq_id].instance != instance]
-        state.finished += gone
-        for sequence in (state.sequences[seq_id] for seq_id in gone):
+        state.finished += lost
+        for sequence in (state.sequences[seq_id] for seq_id in lost):
             sequence.status, sequence.finish_reason, sequence.cpu_block_table = "finished", "abort", []
-            _without_blocks(sequence)
+            _clear_tables(sequence)
     for seq_id in [i for i in state.holding if state.sequences[i].instance == instance]:
         state.holding.remove(seq_id)
-        _without_blocks(state.sequences[seq_id])
+        _clear_tables(state.sequences[seq_id])
     for index in own:
         group = state.block_groups[index]
         ids = range(group.first_block, group.first_block + group.num_blocks)
@@ -68,5 +68,5 @@ def lose_instance(state: State, instance: int, budget: Budget) -> None:
     state.__dict__.pop("free_order", None)  # a cached property, rebuilt from the queues
 
 
-def _without_blocks(sequence: Sequence) -> None:
+def _clear_tables(sequence: Sequence) -> None:
     sequence.block_tables = [[] for _ in sequence.block_tables]

@@ -1,4 +1,4 @@
-"""Keyframes of a log: stored states, so that reading a state does not fold every record before it."""
+"""Keyframes of a log: stored states, so that a state can be read without applying every record before it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from engine.trace.state import Sequence, State
 def read_keyframe(payload: bytes, pools: Geometry, index: int) -> State:
     """Decode the keyframe after record `index` of a log with these pools.
 
-    Logs without groups of layers have one table per sequence and one free queue: those of the only group.
+    Keyframes of logs without groups of layers have one table per sequence and one free queue, which are converted.
 
     Raises:
         TraceFormatError: a field is wrong, or names a missing block, sequence or table.
     """
     state = _decoded(payload, pools.groups)
     for message in _wrong_in_shape(state, pools, index):
-        raise codec.TraceFormatError(f"the keyframe after record {index} is no state of this log: {message}")
+        raise codec.TraceFormatError(f"the keyframe after record {index} does not match this log: {message}")
     return state
 
 
@@ -45,13 +45,13 @@ def _decoded(payload: bytes, groups: list[BlockGroup]) -> State:
 
 
 def _wrong_in_shape(state: State, pools: Geometry, index: int) -> Iterator[str]:
-    """Yield shape errors that would make a reader index out of range. `check` decides whether the state is correct."""
+    """Yield errors that would make a reader index out of range. `check` verifies that the state is correct."""
     if state.index != index:
         yield f"its index is {state.index}"
     if state.block_size != pools.block_size or state.block_groups != pools.groups:
-        yield "its blocks are not those of the header"
+        yield "its block size or groups differ from those of the header"
     if state.finished_kept != pools.finished_kept:
-        yield f"it keeps {state.finished_kept} finished sequences"
+        yield f"its finished_kept is {state.finished_kept}, not {pools.finished_kept} as in the header"
     num_blocks, num_cpu_blocks = pools.num_blocks, pools.swap_space * len(pools.groups)
     if [block.block_id for block in state.blocks] != list(range(num_blocks)):
         yield f"it does not have the {num_blocks} blocks of the pools in order"
@@ -71,7 +71,7 @@ def _wrong_in_shape(state: State, pools: Geometry, index: int) -> Iterator[str]:
             yield "a queue names a sequence that does not exist"
     for seq_id, sequence in state.sequences.items():
         if sequence.seq_id != seq_id:
-            yield f"sequence {sequence.seq_id} stands as {seq_id}"
+            yield f"sequence {sequence.seq_id} is stored under the key {seq_id}"
         yield from (f"sequence {seq_id} {message}" for message in _wrong_in_sequence(sequence, state))
     if any(len(pair) != 2 for pair in state.recent_lookups):
         yield "recent_lookups are not pairs"
@@ -90,7 +90,7 @@ def _wrong_in_queues(state: State) -> Iterator[str]:
 
 def _wrong_in_sequence(sequence: Sequence, state: State) -> Iterator[str]:
     if len(sequence.token_ids) != len(sequence.token_bytes):
-        yield f"has {len(sequence.token_ids)} tokens that stand for {len(sequence.token_bytes)} texts"
+        yield f"has {len(sequence.token_ids)} token_ids, but {len(sequence.token_bytes)} token_bytes"
     if not 0 <= sequence.num_computed_tokens <= len(sequence.token_ids):
         yield f"has {sequence.num_computed_tokens} computed tokens of {len(sequence.token_ids)}"
     if not 0 <= sequence.num_prompt_tokens <= len(sequence.token_ids):

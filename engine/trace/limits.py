@@ -1,7 +1,7 @@
-"""Limits on the resources that a trace may take; see docs/reference/trace-format.md and `static/js/core/limits.js`.
+"""Limits on the resources for reading a trace; see docs/reference/trace-format.md and `static/js/core/limits.js`.
 
-A file of a few bytes can name any number. So counts are bounded, and what an operation copies beyond its own size is
-charged to a budget that grows with the bytes read: time and memory of reading a log are proportional to its length.
+A file of a few bytes can name any number, so counts are bounded. Data that an operation copies is charged to a budget,
+which grows with the bytes read. So the time and memory for reading a log are proportional to its length.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ MAX_WHOLE = (1 << 53) - 1  # JavaScript's largest safe integer
 MAX_SECONDS = 9e9  # 285 years, so that nanoseconds fit into 2^63
 MAX_LAYERS = 1 << 12
 MAX_HEADS = 1 << 12
-MAX_DIMENSIONS = 1 << 16  # of a head's vectors
-MAX_GROUPS = 16  # of layers that share their blocks; each sequence has a table for each
-MAX_BLOCKS = 1 << 18  # of one pool, and of the CPU store; places outside the pools of a monitored server
-MAX_ALL_BLOCKS = 3 << 18  # of all pools together: a state with a content at each place still fits into a keyframe
+MAX_DIMENSIONS = 1 << 16  # dimensions of a head's vectors
+MAX_GROUPS = 16  # groups of layers
+MAX_BLOCKS = 1 << 18  # blocks of one pool, of the CPU store, or outside the pools of a monitored server
+MAX_ALL_BLOCKS = 3 << 18  # blocks of all pools together, so that a state with all of them full fits into a keyframe
 MAX_BLOCK_SIZE = 1 << 24  # tokens
 
 FREE_UNITS = 1 << 22  # initial budget of every log
 UNITS_PER_BYTE = 16  # added per byte of records
-UNITS_PER_SLOT = 8  # cost of a slot filled or copied; a token or table entry copied costs 1
+UNITS_PER_SLOT = 8  # cost of filling or copying a slot; copying a token or table entry costs 1
 
 Int = Annotated[int, Meta(ge=-MAX_WHOLE, le=MAX_WHOLE)]  # type of every integer of a trace except seeds
 Seconds = Annotated[float, Meta(ge=-MAX_SECONDS, le=MAX_SECONDS)]  # a duration, or a clock reading; finite
@@ -43,7 +43,7 @@ class Budget:
         self._left += num_bytes * UNITS_PER_BYTE
 
     def spend(self, units: int) -> None:
-        """Charge the budget. Raises TooMuchError: it is exhausted."""
+        """Charge the budget. Raises TooMuchError if it is exhausted."""
         self._left -= units
         if self._left < 0:
             raise TooMuchError(
@@ -56,4 +56,4 @@ class Unbounded(Budget):
     """Budget of records that were not read from a file."""
 
     def spend(self, units: int) -> None:
-        """Accept any number."""
+        """Accept any number of units."""

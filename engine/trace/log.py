@@ -1,6 +1,6 @@
-"""A trace as a file: `TraceReader` indexes and reads it, `TraceWriter` appends to it and is its own reader.
+"""Trace files: `TraceReader` indexes and reads a file, and `TraceWriter` also appends to it.
 
-Reading is by position (pread), so any number of threads may read while one appends.
+Reads do not move the file position (pread), so any number of threads may read while one appends.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import IO, Self
 from engine.trace import codec
 from engine.trace.apply import apply
 from engine.trace.codec import Frame, TraceFormatError
-from engine.trace.frames import FileFrames, RecordFrames, Remembered
+from engine.trace.frames import FileFrames, FrameCache, RecordFrames
 from engine.trace.geometry import geometry
 from engine.trace.keyframe import read_keyframe
 from engine.trace.limits import Budget, TooMuchError
 from engine.trace.records import FORMAT, VERSION, Capture, Header, StepRecord
 from engine.trace.state import State, TraceStateError, copy_state, initial_state
 
-_remembered = Remembered()
-KEYFRAME_INTERVAL = 64  # records between keyframes, at least
-MAX_PIECES = 1024  # written at once: IOV_MAX of Linux and macOS
+_frame_cache = FrameCache()
+KEYFRAME_INTERVAL = 64  # minimum number of records between keyframes
+MAX_PIECES = 1024  # per system call: IOV_MAX of Linux and macOS
 
 Subscriber = Callable[[StepRecord], None]
 
@@ -35,10 +35,10 @@ class TraceReader:
 
     A damaged or truncated file still opens: the part before the damage is readable, and `damage` says where it starts
     (None: the file is valid). Without `verify` only the frame heads are read, so opening time does not depend on record
-    sizes; a payload that fails its checksum is then found when it is read.
+    sizes. A payload with a wrong checksum then raises TraceFormatError when it is read.
 
     Raises:
-        TraceFormatError: not a trace, another version, or the header itself is damaged.
+        TraceFormatError: the file is not a trace, has another version, or its header is damaged.
         OSError: the file cannot be opened.
     """
 
@@ -66,7 +66,7 @@ class TraceReader:
         self.close()
 
     def close(self) -> None:
-        """Close the file; reading afterwards fails."""
+        """Close the file. Reads fail afterwards."""
         self._file.close()
 
     @property
@@ -80,14 +80,14 @@ class TraceReader:
         return self._header_frame
 
     def record_frame(self, index: int) -> Frame:
-        """Return the frame of record `index`. Raises IndexError: no such record."""
+        """Return the frame of record `index`. Raises IndexError if there is no such record."""
         return self._records[index]
 
     def record_bytes(self, index: int) -> bytes:
-        """Return record `index`, encoded: the bytes of the file.
+        """Return the encoded bytes of record `index`.
 
         Raises:
-            IndexError: no such record (yet).
+            IndexError: there is no such record (yet).
         """
         if not 0 <= index < len(self._records):
             raise IndexError(f"record {index} of {len(self._records)}")
@@ -112,19 +112,19 @@ class TraceReader:
         return codec.decode(payload, Capture) if payload else None
 
     def state_at(self, index: int) -> State:
-        """Return the state after record `index` (-1: before the first), from the nearest keyframe before it.
+        """Return the state after record `index` (-1: before the first), computed from the last keyframe before it.
 
         Raises:
-            TraceFormatError: a damaged record or keyframe.
-            TraceStateError: a record that contradicts those before it, or exceeds the limits.
+            TraceFormatError: a record or keyframe is damaged.
+            TraceStateError: a record contradicts the records before it, or exceeds the limits.
         """
         if not -1 <= index < len(self._records):
             raise IndexError(f"state {index} of {len(self._records)} records")
-        key = max((k for k in tuple(self._keyframes) if k <= index), default=None)
-        if key is None:
+        start = max((i for i in tuple(self._keyframes) if i <= index), default=None)
+        if start is None:
             state = initial_state(self.header)
         else:
-            state = read_keyframe(self._read(self._keyframes[key]), geometry(self.header), key)
+            state = read_keyframe(self._read(self._keyframes[start]), geometry(self.header), start)
         budget = Budget()
         for i in range(state.index + 1, index + 1):
             budget.read(self.num_record_bytes(i))
@@ -133,7 +133,7 @@ class TraceReader:
 
     @property
     def all_record_bytes(self) -> int:
-        """Bytes of all records: what a viewer of the whole log receives. Captures are sent separately."""
+        """Bytes of all records, without captures and keyframes."""
         return self._records.num_bytes
 
     @property
@@ -143,12 +143,12 @@ class TraceReader:
 
     @property
     def num_bytes(self) -> int:
-        """Size of the file; of a growing one, up to the last complete record."""
+        """Size of the file."""
         return os.fstat(self._file.fileno()).st_size
 
     @property
     def is_replaced(self) -> bool:
-        """Whether the path now holds another log. False if it holds none."""
+        """Whether the path now names another log. False if the file was deleted."""
         own = os.fstat(self._file.fileno())
         try:
             is_same = bool(self.header_bytes) and os.path.samestat(own, os.stat(self.path or ""))
@@ -159,7 +159,7 @@ class TraceReader:
             return False
 
     def fileno(self) -> int:
-        """File descriptor; through it another program can open an unnamed log."""
+        """Return the file descriptor, through which another program can open an unnamed log."""
         return self._file.fileno()
 
     @property
@@ -182,7 +182,7 @@ class TraceReader:
         return codec.check_payload(found, os.pread(self._file.fileno(), found.length, found.offset))
 
     def _read_index(self, verify: bool) -> Header:
-        """Walk the frame heads; stop at the first damage."""
+        """Read the header, and index the frames up to the first damage."""
         fd = self._file.fileno()
         file = os.fstat(fd)
         size = file.st_size
@@ -191,24 +191,24 @@ class TraceReader:
         offset = len(codec.MAGIC)
         self._header_frame = codec.parse_frame_head(os.pread(fd, codec.FRAME_OVERHEAD, offset), offset, size)
         if self._header_frame.kind != "header":
-            raise TraceFormatError(f"a {self._header_frame.kind} at byte {offset} where the header belongs")
+            raise TraceFormatError(f"the first frame, at byte {offset}, is a {self._header_frame.kind}, not the header")
         header = codec.decode(self._read(self._header_frame), Header)
         if header.format != FORMAT or header.version != VERSION:
             raise TraceFormatError(f"format {header.format} {header.version}; this program reads {FORMAT} {VERSION}")
-        known = None if verify else _remembered.get(file)
-        if known is not None:
-            self._records, self._captures, self._keyframes, self.damage = known
+        cached = None if verify else _frame_cache.get(file)
+        if cached is not None:
+            self._records, self._captures, self._keyframes, self.damage = cached
             return header
-        self._walk(fd, size, verify, self._header_frame.offset + self._header_frame.length)
+        self._index_frames(fd, size, verify, self._header_frame.offset + self._header_frame.length)
         if not verify:
-            _remembered.put(file, FileFrames(self._records, self._captures, self._keyframes, self.damage))
+            _frame_cache.put(file, FileFrames(self._records, self._captures, self._keyframes, self.damage))
         return header
 
     def read_on(self) -> int:
-        """Index the frames appended since the file was opened; return the number of records."""
+        """Index the frames that were appended since the last call or opening. Returns the number of records."""
         fd = self._file.fileno()
         self.damage = None  # a partially written frame may be complete by now
-        self._walk(fd, os.fstat(fd).st_size, False, self._end_of_frames)
+        self._index_frames(fd, os.fstat(fd).st_size, False, self._end_of_frames)
         return len(self._records)
 
     @property
@@ -219,11 +219,11 @@ class TraceReader:
         ends += [frames[last] for frames in (self._captures, self._keyframes) if last in frames]
         return max(frame.offset + frame.length for frame in ends)
 
-    def _walk(self, fd: int, size: int, verify: bool, offset: int) -> None:
+    def _index_frames(self, fd: int, size: int, verify: bool, offset: int) -> None:
         """Index the frames from byte `offset` on."""
         while offset < size:
             if not verify:
-                offset = self._records.take(fd, offset, size)
+                offset = self._records.append_from(fd, offset, size)
                 if offset == size:
                     break
             try:
@@ -240,9 +240,9 @@ class TraceReader:
         if found.kind == "record":
             self._records.append(found)
         elif found.kind == "header":
-            raise TraceFormatError(f"a second header at byte {found.offset}")
+            raise TraceFormatError(f"a second header follows at byte {found.offset}")
         elif not self._records:
-            raise TraceFormatError(f"a {found.kind} before the first record, at byte {found.offset}")
+            raise TraceFormatError(f"a {found.kind} precedes the first record, at byte {found.offset}")
         elif found.kind == "capture":
             self._captures[len(self._records) - 1] = found
         else:
@@ -250,15 +250,15 @@ class TraceReader:
 
 
 class LogLimitError(OSError):
-    """The log has ended because the next record would exceed the `limits` of readers."""
+    """The log cannot be continued because the next record would exceed the `limits` of readers."""
 
 
 class TraceWriter(TraceReader):
-    """Trace being written: to `path`, or to an unnamed temporary file that is deleted when closed.
+    """Trace that is being written to `path`, or to an unnamed temporary file that is deleted when closed.
 
-    Each record is encoded once, folded into the state (which proves that it follows from the records before it) and
-    written at once, so a killed program loses at most the record being written. When the disk is full the log ends with
-    the last complete record; later appends raise that error.
+    Each record is applied to the state, which verifies that it follows from the records before it, and written without
+    buffering. So a killed program loses at most the record being written. When the disk is full, the log ends with the
+    last complete record, and later appends raise the same error.
     """
 
     def __init__(
@@ -267,8 +267,9 @@ class TraceWriter(TraceReader):
         path: str | Path | None = None,
         redact: Callable[[StepRecord], StepRecord] | None = None,
     ) -> None:
-        """`redact`: applied to each record before it is written and folded; captures are left out. Subscribers get the
-        original record.
+        """Create the file.
+
+        `redact`: applied to each record before it is written; captures are omitted. Subscribers get the original.
         """
         self.path = Path(path) if path else None
         self._file = open(path, "w+b", buffering=0) if path else tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
@@ -282,15 +283,15 @@ class TraceWriter(TraceReader):
         self._redact = redact
         self._last_keyframe: Frame | None = None
         self._lock = threading.Lock()
-        self._ended: OSError | None = None  # why the log cannot be appended to
+        self._ended: OSError | None = None  # error that ended the log
         self._write(codec.MAGIC)
         [self._header_frame] = self._append(("header", [codec.encode(header)]))
-        self._whole = self._end
+        self._complete_end = self._end
 
     @property
     def num_bytes(self) -> int:
         """Bytes of the file up to the last complete record."""
-        return self._whole
+        return self._complete_end
 
     @property
     def num_waiting(self) -> int:
@@ -311,13 +312,13 @@ class TraceWriter(TraceReader):
         """Append one record and its capture.
 
         Raises:
-            TraceStateError: the record does not follow from the log; nothing is written.
-            OSError: the disk is full or gone, or (LogLimitError) the record exceeds the limits; the log has ended with
-                the previous record and stays readable.
+            TraceStateError: the record contradicts the log. Nothing is written.
+            OSError: the disk is full or missing, or (LogLimitError) the record exceeds the limits. The log ends with
+                the previous record and remains readable.
         """
         if record.has_capture != (capture is not None):
-            raise TraceStateError(f"record {record.index} must say whether it has a capture")
-        whole = record
+            raise TraceStateError(f"has_capture of record {record.index} must be {capture is not None}")
+        original = record
         if self._redact is not None:
             record, capture = self._redact(record), None
         with self._lock:
@@ -332,31 +333,32 @@ class TraceWriter(TraceReader):
                 else:
                     arrays = codec.encode_pieces(capture)
                     found, self._captures[record.index] = self._append(("record", [payload]), ("capture", arrays))
-                if self._wants_keyframe(record.index):
+                if self._is_keyframe_due(record.index):
                     [keyframe] = self._append(("keyframe", [codec.encode(self._state)]))
                     self._keyframes[record.index] = self._last_keyframe = keyframe
             except BaseException as error:
-                self._take_back(record.index, error)
+                self._roll_back(record.index, error)
                 if isinstance(self._ended, LogLimitError):
                     raise self._ended from error
                 raise
             # last, so that readers never see a partially written record
             self._records.append(found)
-            self._whole = self._end
+            self._complete_end = self._end
         for subscriber in tuple(self._subscribers):
-            subscriber(whole)
+            subscriber(original)
 
-    def _wants_keyframe(self, index: int) -> bool:
-        """Return whether a keyframe is due: after 64 records, and not before the bytes written since the last keyframe
-        exceed its size. A state holds every sequence so far, so keyframes of a long log would outgrow its records.
+    def _is_keyframe_due(self, index: int) -> bool:
+        """Return whether a keyframe follows: every 64 records, if more bytes were written since the last than it has.
+
+        Otherwise the keyframes of a long log would outgrow its records, because a state has every sequence so far.
         """
         if (index + 1) % KEYFRAME_INTERVAL:
             return False
         last = self._last_keyframe
         return last is None or self._end - (last.offset + last.length) >= last.length
 
-    def _take_back(self, index: int, error: BaseException) -> None:
-        """Roll back a partially written record: restore file, index and state to the previous record."""
+    def _roll_back(self, index: int, error: BaseException) -> None:
+        """Restore file, index and state to the previous record, after a record was only partially written."""
         ended = f"the log ended after {len(self._records)} records"
         if isinstance(error, OSError):
             self._ended = OSError(f"{ended}: {error.strerror or error}")
@@ -364,14 +366,14 @@ class TraceWriter(TraceReader):
             self._ended = LogLimitError(f"{ended}: {error.__cause__}")
         self._captures.pop(index, None)
         self._keyframes.pop(index, None)
-        self._end = self._whole
+        self._end = self._complete_end
         with contextlib.suppress(OSError):  # readers stop at the damage anyway
-            self._file.truncate(self._whole)
-            self._file.seek(self._whole)
+            self._file.truncate(self._complete_end)
+            self._file.seek(self._complete_end)
         self._state = self.state_at(len(self._records) - 1)
 
     def _append(self, *frames: tuple[codec.FrameKind, codec.Pieces]) -> list[Frame]:
-        """Write frames whose payloads are in pieces."""
+        """Write frames, each given as its kind and the pieces of its payload."""
         end, found, written = self._end, [], codec.Pieces()
         for kind, pieces in frames:
             head, frame = codec.frame_at(kind, pieces, end)

@@ -1,4 +1,4 @@
-"""Effects of a monitored server's operations on a state: contents have places, since physical blocks are unknown.
+"""Effects of a monitored server's operations on a state. Contents get places, because their blocks are unknown.
 
 `static/js/core/state_observed.js` mirrors this file.
 """
@@ -14,17 +14,17 @@ UNSAID = "a monitored server reports no requests, tokens, steps or owners of blo
 
 
 def put(state: State, instance: int, op: Stored, index: int, budget: Budget) -> None:
-    """Put a content at its place. Raises ValueError: no such place, or it has another content."""
+    """Store a content at its place. Raises ValueError if there is no such place or it has another content."""
     block = _outside(state, instance, op.place, True) if op.outside else _own(state, instance, op.place)
     if op.again:
         expect(block.block_hash == op.block_hash, "the place does not have that content")
         if isinstance(block, Block):
             block.last_hit_in = index
         return
-    expect(block.block_hash is None, "the place has a content already")
+    expect(block.block_hash is None, "the place has content already")
     budget.spend(len(op.token_ids))
     block.block_hash = op.block_hash
-    # content longer than the pool's blocks is of a group with larger blocks; the operation has all of it
+    # a group of the server may have larger blocks than the pool; the state omits the tokens of such contents
     block.token_ids = list(op.token_ids) if len(op.token_ids) <= state.block_size else []
     if isinstance(block, Block):
         expect(block.ref_count == 0, f"block {block.block_id} has owners, which a monitored server does not report")
@@ -33,8 +33,8 @@ def put(state: State, instance: int, op: Stored, index: int, budget: Budget) -> 
         block.medium = op.medium
 
 
-def take_out(state: State, instance: int, op: Removed) -> None:
-    """Empty a place unless copies are left. Raises ValueError: no such place, or it has another content."""
+def remove(state: State, instance: int, op: Removed) -> None:
+    """Clear a place unless copies remain. Raises ValueError if there is no such place or it has another content."""
     block = _outside(state, instance, op.place, False) if op.outside else _own(state, instance, op.place)
     expect(block.block_hash == op.block_hash, "the place does not have that content")
     if op.num_left > 0:
@@ -45,8 +45,8 @@ def take_out(state: State, instance: int, op: Removed) -> None:
         state.outside[block.place] = OutsideBlock(place=block.place, instance=instance)
 
 
-def forget(state: State, instance: int, budget: Budget) -> None:
-    """Empty every place of the instance."""
+def clear(state: State, instance: int, budget: Budget) -> None:
+    """Clear every place of the instance."""
     for index in state.own_groups[instance]:
         group = state.block_groups[index]
         budget.spend(group.num_blocks)

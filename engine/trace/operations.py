@@ -1,7 +1,7 @@
-"""Operations of a record: everything that changes the state, in order.
+"""Operations of a record, which are the changes of the state, in order.
 
-`apply.apply` rebuilds block tables, ref counts, free queues and sequences from them alone; the rest of a record (batch,
-outputs, timing, work, arrays) changes no state.
+`apply.apply` rebuilds block tables, ref counts, free queues and sequences from them alone. The rest of a record (batch,
+outputs, timing, work, arrays) does not change the state.
 
 Equivalent vLLM events: `cache` -> BlockStored, `evict` -> BlockRemoved.
 """
@@ -54,7 +54,7 @@ Setting = str | int | float | bool | None | list[str | int] | dict[str, float]
 class _Op(Struct, frozen=True, gc=False, kw_only=True, tag_field="type", forbid_unknown_fields=False):
     """Base of all operations; encoded as a map with a `type` key."""
 
-    shown: ClassVar[str] = ""  # label on a timeline, with fields in braces; "": not shown
+    shown: ClassVar[str] = ""  # label on a timeline, with field names in braces; "": not shown
 
     @property
     def moved_bytes(self) -> int:
@@ -65,7 +65,7 @@ class _Op(Struct, frozen=True, gc=False, kw_only=True, tag_field="type", forbid_
 class BlockOp(_Op, frozen=True, kw_only=True):
     """Base of the operations on one block of one sequence."""
 
-    holds: ClassVar[int] = 0  # block table entries added to the sequence
+    holds: ClassVar[int] = 0  # number of block table entries that the operation adds to the sequence
 
     seq_id: Int
 
@@ -85,7 +85,7 @@ class Submit(_Op, frozen=True, kw_only=True, tag="submit"):
     client: str | None = None  # the sender, if several share an engine
     waited: Seconds = 0.0  # seconds since arrival at the server (reading, tokenizing, fair queue); a clock reading
     transfer: str | None = None  # id of the KV transfer between instances
-    kv_role: KVRole | None = None  # whether its KV is sent or received here
+    kv_role: KVRole | None = None  # whether this instance sends or receives the KV
 
 
 class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
@@ -95,20 +95,21 @@ class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
     has no full block besides its last token (of n tokens at most n-1 can hit). `disabled`: prefix caching is off.
     `skipped`: prompt log probabilities are requested, so every prompt token must be computed.
 
-    `reason` says why the hits end where they do; None = every block that may hit did, or there was no lookup. B is the
-    block size, s = num_shared_tokens; `closest` is the earlier sequence of the same salt with the longest common
+    `reason` says why no more tokens hit; None = every block that may hit did, or there was no lookup. B is the block
+    size, and s is num_shared_tokens. The *closest* sequence is the earlier one of the same salt with the longest common
     prefix, among the most recently admitted ones (see PrefixMemory).
 
-    `evicted`           the next block was cached: `lost_block_id` held it until record `evicted_in`, when sequence
-                        `evicted_for` took that block
-    `shared_too_short`  the closest shares s < B tokens: not a block
-    `differs`           the first token that differs from the closest's is at position s
-    `earlier_ended`     the closest has no token at position s: its last block was never full
-    `other_salt`        the closest holds the next block's tokens, under another salt
+    `evicted`           the next block was cached: `lost_block_id` held it until record `evicted_in`, when it was
+                        reallocated to sequence `evicted_for`
+    `shared_too_short`  the closest sequence shares s < B tokens, which is less than a block
+    `differs`           the first token that differs from the closest sequence is at position s
+    `earlier_ended`     the closest sequence has no token at position s, so its last block was never full
+    `other_salt`        the closest sequence has the next block's tokens, but another salt
+    `other_ablation`    the closest sequence has the next block's tokens, but was ablated differently
     `no_state`          keys of the first s tokens are cached, but no recurrent state after the hits
-    `not_computed`      the closest has these tokens, but had not computed them
-    `nothing_shared`    no remembered sequence begins with the same token
-    `forgotten`         the sequence that had the next block is no longer remembered
+    `not_computed`      the closest sequence has the next block's tokens, but has not computed them
+    `nothing_shared`    no recently admitted sequence begins with the same token
+    `forgotten`         the sequence that had the next block is no longer among the recently admitted ones
     """
 
     seq_id: Int
@@ -118,7 +119,7 @@ class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
     block_ids: list[Int]  # blocks that hit, in logical order
     reason: LookupReason | None = None
     closest_seq_id: Int | None = None  # the sequence itself, if it was preempted
-    num_shared_tokens: Int = 0  # leading tokens shared with the closest
+    num_shared_tokens: Int = 0  # leading tokens shared with the closest sequence
     lost_block_id: Int | None = None
     evicted_in: Int | None = None  # record index
     evicted_for: Int | None = None  # seq_id
@@ -128,41 +129,41 @@ class LookupExternal(_Op, frozen=True, kw_only=True, tag="lookup_external"):
     """Lookup in the external store (vLLM: a connector) for the blocks after the prefix-cache hits.
 
     `load`: the blocks found are loaded, because that is faster than computing them. `compute`: computing them is
-    faster. `miss`: nothing useful is found. The two times are estimated from the loads and prefills on this machine so
-    far, so they are clock readings; None: not measured yet, then the blocks found are loaded.
+    faster. `miss`: no usable block is found. The two times are estimates from the loads and prefills on this machine so
+    far, so they vary like clock readings. If one is None (not measured yet), the blocks found are loaded.
 
-    `media[i]` is the tier of block i after the hits: the slowest, if several groups of layers have content.
+    `media[i]` is the tier of block i after the hits. If several groups of layers have content, it is the slowest tier.
     """
 
     seq_id: Int
     verdict: ExternalVerdict
-    num_tokens: Int  # queried: full blocks after the hits, without the last token
-    num_found_tokens: Int  # of these, found
-    media: list[Medium] = []  # of each block found
-    num_bytes: Int = 0  # moved by loading them
+    num_tokens: Int  # queried tokens: full blocks after the hits, without the last token
+    num_found_tokens: Int  # found tokens among them
+    media: list[Medium] = []  # tier of each block found
+    num_bytes: Int = 0  # bytes that loading them moves
     load_seconds: float | None = None
     compute_seconds: float | None = None
 
 
 class Admit(_Op, frozen=True, kw_only=True, tag="admit"):
-    """waiting -> running. Tokens that need no computation: those whose blocks hit, are swapped in, or are loaded from
-    outside the pool.
+    """waiting -> running. The token counts are those that need no computation, because their blocks hit
+    (`num_cached_tokens`), are swapped in, or are loaded from outside the pool.
 
-    Swapped-in sequences have no lookup, so either their number is 0, or the two others are.
+    Swapped-in sequences have no lookup, so either `num_swapped_tokens` is 0, or the two other counts are.
     """
 
     seq_id: Int
     num_cached_tokens: Int
     resumed: bool  # admitted again after a preemption
     num_swapped_tokens: Int = 0
-    num_external_tokens: Int = 0  # after those that hit
+    num_external_tokens: Int = 0  # positions after the cached ones
 
 
 class Defer(_Op, frozen=True, kw_only=True, tag="defer"):
     """The head of the waiting queue was not admitted in this step, because it needed more than was available.
 
     `step_preempted`: this step preempted a running sequence, so it admits none, even if blocks are available now.
-    `fragmented`, under strategy `first_fit` only: enough blocks were free, but not in one piece; `available` is the
+    `fragmented`: under strategy `first_fit`, enough blocks were free, but not adjacent. `available` is the size of the
     largest hole.
     """
 
@@ -170,28 +171,28 @@ class Defer(_Op, frozen=True, kw_only=True, tag="defer"):
     reason: DeferReason
     needed: Int  # in the unit of the reason: sequences, tokens, or blocks
     available: Int
-    num_free: Int | None = None  # of `fragmented`: free blocks in all holes
+    num_free: Int | None = None  # free blocks in all holes, for `fragmented`
 
 
 class Reserve(BlockOp, frozen=True, kw_only=True, tag="reserve"):
-    """Strategy `first_fit`: the sequence gets one contiguous piece, for its prompt and all tokens it may generate.
+    """Strategy `first_fit`: adjacent blocks are reserved for the sequence's prompt and all tokens it may generate.
 
-    The piece is the beginning of the first hole that is large enough. Its blocks move to the head of the free queue in
-    order, where the following `allocate` operations take them.
+    They are at the beginning of the first hole that is large enough. They move to the head of the free queue in order,
+    where the following `allocate` operations take them.
     """
 
     shown: ClassVar[str] = "reserve {num_blocks} blocks from {block_id}"
 
-    block_id: Int  # the first
+    block_id: Int  # first block
     num_blocks: Int
-    hole_blocks: Int  # size of the hole that the piece is taken from
+    hole_blocks: Int  # size of the hole
 
 
 class Requeue(_Op, frozen=True, kw_only=True, tag="requeue"):
     """Free blocks move to the head of the free queue, in this order.
 
-    Only in logs of other engines, which free several blocks without a hash at once, the table's last at the head. This
-    engine frees blocks one at a time, each to the head.
+    This occurs only in logs of other engines, which free several blocks without a hash at once, with the table's last
+    block at the head. This engine adds freed blocks to the head one at a time.
     """
 
     block_ids: list[Int]
@@ -200,18 +201,18 @@ class Requeue(_Op, frozen=True, kw_only=True, tag="requeue"):
 class Allocate(BlockOp, frozen=True, kw_only=True, tag="allocate"):
     """The block at the head of the free queue becomes the sequence's next logical block (ref_count 1).
 
-    `reason` says what the block is for; None: unknown.
+    `reason` is the purpose of the block; None: unknown.
 
-    `admission`   the first tokens of a sequence that was waiting
-    `resume`      the same for a preempted sequence
+    `admission`   the first tokens of a newly admitted sequence
+    `resume`      the first tokens of a sequence that was preempted
     `chunk`       the next chunk of its prompt, or of tokens recomputed after a preemption
-    `append`      the token sampled last begins a new block
-    `draft`       draft tokens reach beyond the sequence's last block; `draft` follows
+    `append`      the last sampled token begins a new block
+    `draft`       draft tokens exceed the sequence's last block; `draft` follows
     `recompute`   strategy `none` recomputes all tokens in every step
     `copy`        the sequence is about to write to a shared block; `copy` follows
-    `swap_in`     content comes back from the CPU store; `swap_in` follows
-    `load`        content comes from outside the pool; `load` follows
-    `receive`     content comes from another instance; `await` follows, and its `receive` in a later record
+    `swap_in`     content is swapped in from the CPU store; `swap_in` follows
+    `load`        content is loaded from outside the pool; `load` follows
+    `receive`     content is received from another instance; `await` follows, and `receive` in a later record
     """
 
     holds: ClassVar[int] = 1
@@ -222,9 +223,9 @@ class Allocate(BlockOp, frozen=True, kw_only=True, tag="allocate"):
 
 
 class Evict(_Op, frozen=True, kw_only=True, tag="evict"):
-    """A block's hash leaves the prefix cache: the block is being reallocated, or its content was never written.
+    """A block's hash is removed from the prefix cache: the block is reallocated, or its content was never written.
 
-    The residency is in steps; vLLM's metrics have it in seconds (kv_block_lifetime, kv_block_idle_before_evict,
+    The times are in steps; those of vLLM's metrics are in seconds (kv_block_lifetime, kv_block_idle_before_evict,
     kv_block_reuse_gap). An access is the allocation or a hit.
     """
 
@@ -232,15 +233,15 @@ class Evict(_Op, frozen=True, kw_only=True, tag="evict"):
 
     block_id: Int
     block_hash: bytes
-    seq_id: Int | None = None  # whose allocation takes the block, or who failed to write it; None: a failed load
+    seq_id: Int | None = None  # sequence that allocates the block, or that failed to write it; None: a failed load
     lifetime_steps: Int = 0  # since the allocation
     idle_steps: Int = 0  # since the last access
     num_hits: Int = 0
-    reuse_gap_steps: list[Int] = []  # between consecutive hits, the last few
+    reuse_gap_steps: list[Int] = []  # steps between consecutive hits, for the last few hits
 
 
 class Share(BlockOp, frozen=True, kw_only=True, tag="share"):
-    """Prefix-cache hit: the block joins the sequence's table, ref_count + 1; `revived`: it was in the free queue."""
+    """Prefix-cache hit: the block is added to the sequence's table, ref_count + 1. `revived`: it was free."""
 
     holds: ClassVar[int] = 1
 
@@ -259,11 +260,11 @@ class Fork(_Op, frozen=True, kw_only=True, tag="fork"):
     seq_id: Int
     request_id: str
     reason: ForkReason = "sample"
-    seed: int | None = None  # of a sample
+    seed: int | None = None  # seed of a sample
 
 
 class Copy(BlockOp, frozen=True, kw_only=True, tag="copy"):
-    """Copy-on-write: the sequence gets a copy before writing to a shared block. Follows the `allocate` of `dst`."""
+    """Copy-on-write before the sequence writes to a shared block. It follows the `allocate` of `dst`."""
 
     shown: ClassVar[str] = "copy block {src} to {dst}"
 
@@ -284,7 +285,7 @@ class Cache(_Op, frozen=True, kw_only=True, tag="cache"):
 
 
 class Write(_Op, frozen=True, kw_only=True, tag="write"):
-    """Keys and values of positions [start, start + num_tokens) were written, all layers; they count as computed."""
+    """Keys and values of positions [start, start + num_tokens) were written in all layers and count as computed."""
 
     seq_id: Int
     start: Int
@@ -296,14 +297,14 @@ class Sample(_Op, frozen=True, kw_only=True, tag="sample"):
 
     seq_id: Int
     token_id: Int
-    sampled_token_id: Int | None = None  # the sampler's token, if `choose` replaced it; None: this one
+    sampled_token_id: Int | None = None  # token of the sampler, if `choose` replaced it
 
 
 class Draft(_Op, frozen=True, kw_only=True, tag="draft"):
     """Draft tokens that this step computes after the sequence's last token.
 
-    `ngram`: its last `match_length` tokens also occur at position `match_start`, followed by the draft tokens.
-    `draft_model`: a smaller model continued the sequence.
+    `ngram`: the sequence's last `match_length` tokens also occur at position `match_start`, followed by the draft
+    tokens. `draft_model`: a smaller model continued the sequence.
     """
 
     shown: ClassVar[str] = "draft tokens of sequence {seq_id}"
@@ -314,13 +315,13 @@ class Draft(_Op, frozen=True, kw_only=True, tag="draft"):
     method: DraftMethod
     match_start: Int | None = None
     match_length: Int = 0
-    num_computed_tokens: Int = 0  # by the draft model, for this proposal
-    num_bytes: Int = 0  # of the draft model's keys and values for the sequence
+    num_computed_tokens: Int = 0  # tokens that the draft model computed for this proposal
+    num_bytes: Int = 0  # bytes of the draft model's keys and values for the sequence
 
 
 class Verify(_Op, frozen=True, kw_only=True, tag="verify"):
-    """The first `num_accepted` drafts equal the tokens sampled at their positions. Their `sample` operations come
-    before, with one more for the token after them unless the sequence ends there.
+    """The first `num_accepted` drafts equal the tokens sampled at their positions. Their `sample` operations precede,
+    with one more for the token after them, unless the sequence ends there.
     """
 
     seq_id: Int
@@ -331,7 +332,7 @@ class Verify(_Op, frozen=True, kw_only=True, tag="verify"):
 class TakeBack(_Op, frozen=True, kw_only=True, tag="take_back"):
     """Rejected drafts: keys and values of positions [start, start + num_tokens) no longer count as computed.
 
-    The `free` operations of blocks needed only by them come before. Their content in remaining blocks is overwritten.
+    The `free` operations of blocks that only they need precede. Their content in remaining blocks is overwritten later.
     """
 
     shown: ClassVar[str] = "take back {num_tokens} drafts"
@@ -342,7 +343,7 @@ class TakeBack(_Op, frozen=True, kw_only=True, tag="take_back"):
 
 
 class Choose(_Op, frozen=True, kw_only=True, tag="choose"):
-    """External command: the token at `position` will be this one, whatever is sampled there.
+    """External command: the token at `position` will be `token_id`, whatever is sampled there.
 
     A later choice for the same position replaces it. The sampler still draws, so later draws are unchanged.
     """
@@ -360,9 +361,9 @@ class Adjust(_Op, frozen=True, kw_only=True, tag="adjust"):
     """
 
     request_id: str
-    seq_ids: list[Int]  # waiting and running ones
+    seq_ids: list[Int]  # waiting and running sequences
     max_tokens: Int
-    sampling: dict[str, Setting]  # every field
+    sampling: dict[str, Setting]  # all parameters, changed or not
 
 
 class _Swap(BlockOp, frozen=True, kw_only=True):
@@ -371,7 +372,7 @@ class _Swap(BlockOp, frozen=True, kw_only=True):
     logical: Int
     block_id: Int
     cpu_block_id: Int
-    num_bytes: Int  # moved: the whole block, all layers of its group
+    num_bytes: Int  # bytes of the whole block in all layers of its group
 
     @property
     def moved_bytes(self) -> int:
@@ -379,21 +380,21 @@ class _Swap(BlockOp, frozen=True, kw_only=True):
 
 
 class SwapOut(_Swap, frozen=True, kw_only=True, tag="swap_out"):
-    """Preemption by swap: a block's content goes to a block of the CPU store. The `free` operations follow."""
+    """Preemption by swap: a block's content is copied to a block of the CPU store. The `free` operations follow."""
 
     shown: ClassVar[str] = "swap out block {block_id}"
 
 
 class SwapIn(_Swap, frozen=True, kw_only=True, tag="swap_in"):
-    """The content is copied back into the block just allocated for it; the CPU block is freed."""
+    """The content is copied back into a block that was just allocated for it. The CPU block is freed."""
 
     shown: ClassVar[str] = "swap in block {block_id}"
 
 
 class Load(BlockOp, frozen=True, kw_only=True, tag="load"):
-    """The content of a full block is read from outside the pool; it was put there by a `store`, perhaps of another run.
+    """The content of a full block is read from outside the pool, where this or another run stored it (`store`).
 
-    It goes into the block just allocated for it; the external copy remains.
+    It is copied into a block that was just allocated for it. The external copy remains.
     """
 
     shown: ClassVar[str] = "load block {block_id} from {medium}"
@@ -402,7 +403,7 @@ class Load(BlockOp, frozen=True, kw_only=True, tag="load"):
     block_id: Int
     block_hash: bytes
     medium: Medium
-    num_bytes: Int  # moved: the whole block, all layers of its group
+    num_bytes: Int  # bytes of the whole block in all layers of its group
 
     @property
     def moved_bytes(self) -> int:
@@ -416,7 +417,7 @@ class Store(_Op, frozen=True, kw_only=True, tag="store"):
 
     block_id: Int
     block_hash: bytes
-    medium: Medium  # the fastest tier that accepts it; slower tiers copy it from there
+    medium: Medium  # fastest tier that accepts it; slower tiers copy it from there
     num_bytes: Int
 
     @property
@@ -433,13 +434,13 @@ class Await(_Op, frozen=True, kw_only=True, tag="await"):
     seq_id: Int
     transfer: str
     num_cached_tokens: Int
-    num_tokens: Int  # to receive after those
+    num_tokens: Int  # number of tokens to receive after those
 
 
 class Receive(BlockOp, frozen=True, kw_only=True, tag="receive"):
     """A block's content was received from block `from_block_id` of another instance; `arrive` follows.
 
-    The last block may be filled in part.
+    The last block may be partly filled.
     """
 
     shown: ClassVar[str] = "receive block {from_block_id} into {block_id}"
@@ -447,8 +448,8 @@ class Receive(BlockOp, frozen=True, kw_only=True, tag="receive"):
     logical: Int
     block_id: Int
     from_block_id: Int
-    num_tokens: Int  # filled slots
-    num_bytes: Int  # moved: the whole block, all layers of its group
+    num_tokens: Int  # number of filled slots
+    num_bytes: Int  # bytes of the whole block in all layers of its group
 
     @property
     def moved_bytes(self) -> int:
@@ -462,29 +463,29 @@ class Arrive(_Op, frozen=True, kw_only=True, tag="arrive"):
     transfer: str
     queue_position: Int
     num_tokens: Int  # as in `await`
-    num_bytes: Int  # moved; 0 is suspicious
+    num_bytes: Int  # bytes moved; 0 is suspicious
     link: str  # kind of link
-    began: Seconds  # seconds since the trace began; clock readings, as `timing.at`
+    began: Seconds  # seconds since the trace began; a clock reading, like `timing.at`
     ended: Seconds
 
 
 class TransferFailed(_Op, frozen=True, kw_only=True, tag="transfer_failed"):
-    """receiving -> waiting: the transfer failed. The `free` operations of its blocks come before.
+    """receiving -> waiting: the transfer failed. The `free` operations of its blocks precede.
 
-    The sequence computes its tokens itself, unless its `finish` follows (kv_load_failure_policy `fail`).
+    The instance computes the tokens itself, unless the sequence's `finish` follows (kv_load_failure_policy `fail`).
 
-    `unknown`       the sender knows no such transfer
-    `consumed`      it was already received
-    `expired`       its lease has expired
+    `unknown`       the sender has no such transfer
+    `consumed`      the transfer was already received
+    `expired`       the lease of the transfer has expired
     `stale`         the blocks were overwritten before they were read
     `out_of_range`  the sender has no such blocks
-    `other_layout`  another model, dtype or block size at the sender
+    `other_layout`  the sender has another model, dtype or block size
     `other_text`    the blocks are of other tokens, or of another salt
     `lost`          the link failed
     `late`          the link took longer than the timeout
-    `gone`          the sender ended
+    `gone`          the sender has ended
     `no_room`       the received blocks were freed, because no sequence could continue without them
-    `step_failed`   the step that was to compute the tokens before them failed
+    `step_failed`   the step that was to compute the preceding tokens failed
     """
 
     seq_id: Int
@@ -495,11 +496,11 @@ class TransferFailed(_Op, frozen=True, kw_only=True, tag="transfer_failed"):
 
 
 class Hold(_Op, frozen=True, kw_only=True, tag="hold"):
-    """A finished sequence holds its blocks for another instance to fetch. Its `finish` comes before."""
+    """A finished sequence holds its blocks until another instance has fetched them. Its `finish` precedes."""
 
     seq_id: Int
     transfer: str
-    num_tokens: Int  # computed
+    num_tokens: Int  # computed tokens
     lease: float  # seconds until the blocks are freed, unless the receiver renews the lease
 
 
@@ -508,72 +509,72 @@ class Send(_Op, frozen=True, kw_only=True, tag="send"):
 
     seq_id: Int
     transfer: str
-    block_ids: list[Int]  # blocks transferred; the others it had
+    block_ids: list[Int]  # transferred blocks; the receiver had the others
     num_bytes: Int
 
 
 class Expire(_Op, frozen=True, kw_only=True, tag="expire"):
-    """The lease of a finished sequence's blocks expired before their transfer. Their `free` operations follow."""
+    """The lease of a finished sequence's blocks expired before their transfer. Their `free` operations follow it."""
 
     seq_id: Int
     transfer: str
 
 
 class Lost(_Op, frozen=True, kw_only=True, tag="lost"):
-    """The record's instance ended unexpectedly, and its pool with it.
+    """The record's instance ended unexpectedly, and its pool is lost.
 
     Its unfinished sequences finish (`abort`), its held sequences are released, and every block of its pool and CPU
-    store becomes empty and free, in ascending order. Later records of the instance are of a restarted one.
+    store becomes empty and free, in ascending order. Later records of the instance are those of its restarted process.
     """
 
     shown: ClassVar[str] = "instance lost"
 
     detail: str = ""  # cause, one sentence
-    given_up: list[Int] = []  # of these, sequences whose request is not restarted elsewhere
+    given_up: list[Int] = []  # aborted sequences whose request is not restarted on another instance
 
 
 class Preempt(_Op, frozen=True, kw_only=True, tag="preempt"):
-    """running -> waiting. The `swap_out` and `free` operations of its blocks come before.
+    """running -> waiting. The `swap_out` and `free` operations of the sequence's blocks precede.
 
-    By recompute its computed tokens are lost; by swap they are in the CPU store and still count as computed.
+    Mode `recompute`: its computed tokens are lost. Mode `swap`: they are in the CPU store and still count as computed.
 
-    `reason` says why it was chosen among the running ones: `last_admitted`, `worst_priority`, or `deadlock`: each
-    running sequence waited for a beam of its request that had no blocks, so all were preempted.
+    `reason` says why it was chosen among the running sequences: `last_admitted`, `worst_priority`, or `deadlock`, when
+    each running sequence waited for a beam of its request that had no blocks, so all were preempted.
     """
 
     seq_id: Int
-    queue_position: Int  # 0, the front, under FCFS
+    queue_position: Int  # under FCFS 0, the front
     mode: PreemptionMode
-    for_seq_id: Int  # the sequence whose allocation found no free block
+    for_seq_id: Int  # sequence whose allocation found no free block
     num_computed_tokens: Int  # at the preemption
     reason: PreemptReason = "last_admitted"
-    num_blocks: Int = 0  # table entries freed
-    num_kept_tokens: Int = 0  # by recompute: computed tokens that a lookup would find now
-    num_recompute_tokens: Int = 0  # num_computed_tokens - num_kept_tokens by recompute, 0 by swap
-    num_bytes: Int = 0  # moved to the CPU store
+    num_blocks: Int = 0  # number of freed table entries
+    num_kept_tokens: Int = 0  # mode `recompute`: computed tokens that a lookup would find now
+    num_recompute_tokens: Int = 0  # mode `recompute`: num_computed_tokens - num_kept_tokens
+    num_bytes: Int = 0  # bytes moved to the CPU store
     swap_refused: bool = False  # swap was requested, but the CPU store was full
 
 
 class Discard(_Op, frozen=True, kw_only=True, tag="discard"):
-    """Strategy `none`: the step's K and V are discarded (`free` comes before); no token counts as computed."""
+    """Strategy `none`: the step's K and V are discarded (`free` precedes), and no token counts as computed."""
 
     seq_id: Int
 
 
 class Drop(_Op, frozen=True, kw_only=True, tag="drop"):
-    """A swapped-out sequence ends: its CPU block is freed."""
+    """A CPU block is freed, because its swapped-out sequence has ended."""
 
     seq_id: Int
     cpu_block_id: Int
 
 
 class Free(BlockOp, frozen=True, kw_only=True, tag="free"):
-    """The last block leaves the sequence's table: ref_count - 1; at 0 it enters the free queue at `to`, else None.
+    """The last block is removed from the sequence's table, together with RELEASED entries directly before it.
 
-    RELEASED entries that are then the last ones of the table are removed too.
+    ref_count - 1. If it becomes 0, the block enters the free queue at the end `to`; otherwise `to` is None.
 
-    `reason` names the operation that follows and frees the block: `finish` (with its finish reason), `preempt` by
-    recompute, `swap` for a preempt by swap, `discard` or `take_back`. None: unknown.
+    `reason` is the cause: an operation that follows (`finish`, `preempt`, `swap` for a preempt by swap, `discard`,
+    `take_back`, `transfer_failed`) or precedes (`sent` for a send, `expired` for an expire). None: unknown.
     """
 
     holds: ClassVar[int] = -1
@@ -584,11 +585,13 @@ class Free(BlockOp, frozen=True, kw_only=True, tag="free"):
 
 
 class Release(BlockOp, frozen=True, kw_only=True, tag="release"):
-    """A running sequence releases a block that none of its later queries can see; its table entry becomes RELEASED.
+    """A running sequence releases a block that none of its later queries can see. Its table entry becomes RELEASED.
 
-    Other table entries keep their index. ref_count - 1; at 0 the block enters the free queue at `to`, else None.
-    `window`: every layer of the model has a sliding window, and the block is outside the widest. `policy`: the block is
-    outside the run's attention_window. `forgotten`: every head of every layer of its group forgot all its tokens.
+    ref_count - 1. If it becomes 0, the block enters the free queue at the end `to`; otherwise `to` is None.
+
+    `window`: the block is outside the sliding windows of all layers of its group. `policy`: it is outside the run's
+    attention_window. `state`: a later recurrent state replaces its state. `forgotten`: every head of every layer of its
+    group has forgotten all its tokens.
     """
 
     holds: ClassVar[int] = -1
@@ -602,9 +605,9 @@ class Release(BlockOp, frozen=True, kw_only=True, tag="release"):
 class Forget(_Op, frozen=True, kw_only=True, tag="forget"):
     """KV cache compression: KV heads of a layer forget tokens, so no query at position `at` or later sees their keys.
 
-    Per KV head, best forgotten first: positions, scores by the run's forget_policy, and ranks by score (1 = highest)
-    among the tokens that may be forgotten (not the sinks, the newest, or those of a `keep`). Their block stays until
-    its `release`.
+    For each KV head, with the highest score first: positions, scores by the run's forget_policy, and ranks by score (1
+    = highest) among the tokens that may be forgotten (not the sinks, the newest, or those of a `keep`). Their blocks
+    remain in the table until a `release`.
     """
 
     shown: ClassVar[str] = "layer {layer} forgets"
@@ -615,7 +618,7 @@ class Forget(_Op, frozen=True, kw_only=True, tag="forget"):
     positions: list[list[Int]]
     scores: list[list[float]]
     ranks: list[list[Int]]
-    lowest_kept: list[float | None]  # lowest score of a token that stayed; None: none stayed
+    lowest_kept: list[float | None]  # lowest score of a retained token; None if none is retained
 
 
 class Keep(_Op, frozen=True, kw_only=True, tag="keep"):
@@ -626,7 +629,7 @@ class Keep(_Op, frozen=True, kw_only=True, tag="keep"):
 
 
 class Finish(_Op, frozen=True, kw_only=True, tag="finish"):
-    """The sequence is finished (its `free` operations come before)."""
+    """The sequence is finished. Its `free` operations precede."""
 
     seq_id: Int
     reason: FinishReason
@@ -634,10 +637,10 @@ class Finish(_Op, frozen=True, kw_only=True, tag="finish"):
 
 
 class Rank(_Op, frozen=True, kw_only=True, tag="rank"):
-    """A request with several sequences is done: its finished ones, best first; the first `num_returned` are returned.
+    """Ranking of the finished sequences of a completed request, best first. The first `num_returned` are returned.
 
-    The score of a sample is its cumulative log probability; that of a beam is the same, divided by (number of output
-    tokens) ** `length_penalty`.
+    The score of a sample is its cumulative log probability. The score of a beam is its cumulative log probability,
+    divided by (number of output tokens) ** `length_penalty`.
     """
 
     request_id: str
@@ -652,33 +655,33 @@ class Stored(_Op, frozen=True, kw_only=True, tag="stored"):
     Its physical block is unknown; this log assigns the content a place in the pool or outside it.
     """
 
-    place: Int  # block id in the instance's pool: empty, or with this content (`again`)
+    place: Int  # block id in the instance's pool; the block is empty or, with `again`, has this content
     outside: bool = False  # `place` is an index in `State.outside`, which may grow by one
     medium: str  # as reported, upper case: GPU, CPU, STORAGE, ...; "" = unreported
-    block_hash: bytes  # the server's; an integer as 8 bytes, big-endian
+    block_hash: bytes  # the server's hash; an integer as 8 bytes, big-endian
     parent_hash: bytes | None  # None: the content begins a sequence, or `parent_unsaid`
     parent_unsaid: bool = False  # the parent is unreported
     token_ids: list[Int]  # empty: unreported
     group: Int | None = None  # the server's group of layers
-    kind: str | None = None  # of that group: full_attention, sliding_window, mamba, ...
-    window: Int | None = None  # of that group, in tokens
+    kind: str | None = None  # kind of that group: full_attention, sliding_window, mamba, ...
+    window: Int | None = None  # window of that group, in tokens
     lora_name: str | None = None
     extra_keys: str | None = None  # further inputs of the hash (salt, images, ...), as JSON
     locality: str | None = None  # LOCAL or REMOTE, as reported
     tier: str | None = None  # name of the store within the medium, as reported
-    again: bool = False  # it was cached already: either reused by a request or a second copy, the server does not say
+    again: bool = False  # it was cached already: a request reused it, or it is a second copy (not reported which)
 
 
 class Removed(_Op, frozen=True, kw_only=True, tag="removed"):
     """A monitored server reports that this content, or one copy of it, is no longer cached."""
 
-    place: Int  # of the content
+    place: Int  # place of the content
     outside: bool = False
     medium: str
     block_hash: bytes
     group: Int | None = None
     tier: str | None = None
-    num_left: Int = 0  # remaining copies; if any, the content stays at the place
+    num_left: Int = 0  # number of remaining copies; if > 0, the content remains at the place
 
 
 class KnownSince(_Op, frozen=True, kw_only=True, tag="known_since"):
@@ -686,14 +689,14 @@ class KnownSince(_Op, frozen=True, kw_only=True, tag="known_since"):
 
     Every place of the instance becomes empty. `attached`: monitoring begins. `restarted`: the message numbers
     restarted, so the cache is empty. `gap`: messages were lost and cannot be replayed. `cleared`: the server cleared
-    its GPU cache; it does not report whether content elsewhere remains. `continued`: the previous log grew too long;
+    its GPU cache; it does not report whether content elsewhere remains. `continued`: the previous log was too long;
     the records that follow repeat its state.
     """
 
-    epoch: Int  # of this instance, from 0; a restart begins the next
+    epoch: Int  # epoch of the instance, from 0; each restart begins a new one
     sequence: Int  # number of the first known message
     reason: KnownReason
-    num_missed: Int = 0  # messages lost in a gap
+    num_missed: Int = 0  # number of messages lost in a gap
 
 
 Op = (

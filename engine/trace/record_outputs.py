@@ -16,10 +16,10 @@ class RecordOutputs:
             self._outputs.setdefault((output.seq_id, output.token_id), []).append(output)
 
     def take(self, seq_id: int, token_id: int) -> Output:
-        """Return the next output of the sequence with this token, or the last one again.
+        """Return the next output of the sequence with this token. The last one is returned repeatedly.
 
         Raises:
-            KeyError: no such output.
+            KeyError: there is no such output.
         """
         found = self._outputs[seq_id, token_id]
         return found.pop(0) if len(found) > 1 else found[0]

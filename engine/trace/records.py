@@ -1,4 +1,4 @@
-"""Structs of a trace: a header, then records, each with an optional capture (arrays)."""
+"""Structs of a trace: the header, and the records, each with an optional capture (arrays)."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class HeadPattern(Struct, frozen=True, kw_only=True):
     layer: Int
     head: Int  # query head
     mean_weight: float  # mean weight of its queries on that key
-    uniform: float  # the same under uniform attention
-    queries: Int  # number of queries measured
+    uniform: float  # mean weight that uniform attention would have
+    queries: Int  # number of measured queries
 
 
 class ModelFacts(Struct, frozen=True, kw_only=True):
-    """Model facts for trace, accounting and page. Sizes are counts, not bytes."""
+    """Facts of the model, for trace, accounting and page. Sizes are counts, not bytes."""
 
     name: str
     architecture: str  # Hugging Face class name
@@ -47,8 +47,8 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     intermediate_size: Int
     num_heads: Int  # query heads, Hq
     num_kv_heads: Int  # Hkv, as stored in the cache or computed from latents
-    head_dim: Int  # D, of queries and keys
-    v_head_dim: Int  # Dv, of values
+    head_dim: Int  # D, size of queries and keys
+    v_head_dim: Int  # Dv, size of values
     vocab_size: Int
     max_position: Int
     dtype: str
@@ -60,22 +60,22 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     num_active_params: Int | None = None  # mixture of experts: parameters used per token; None = all
     num_experts: Int = 0  # per layer; 0 = none, or unknown
     num_experts_per_tok: Int = 0
-    bytes_per_weight: float | None = None  # mean over the layers and the output projection; None = of `dtype`
+    bytes_per_weight: float | None = None  # mean over the layers and the output projection; None = size of `dtype`
     rounded_to: str | None = None  # format to which linear layers were rounded at loading; None = not rounded
-    # what each layer caches of a sequence, in the model's order: keys and values, a state of constant size, both or
-    # nothing; empty = keys and values in all. All other layer numbers count only layers with keys
+    # Cached data of each layer, in the model's order: keys and values, a state of constant size, both or nothing;
+    # empty = keys and values in all layers. All other layer numbers count only layers with keys.
     layer_kinds: list[LayerKeeps] = []
-    state_bytes: Int = 0  # of one sequence's state in all layers
+    state_bytes: Int = 0  # bytes of one sequence's state in all layers
     # MLA: size of the latent vector cached per token and layer, from which keys and values of all heads are computed,
-    # and the size of its rotated key part, shared by all heads; 0 = keys and values are cached
+    # and size of its rotated key part, shared by all heads; 0 = keys and values are cached.
     latent_dim: Int = 0
     rope_dim: Int = 0
-    layer_shapes: list[list[Int]] = []  # per layer: [Hkv, D, Dv] if they differ; empty = as above in all
+    layer_shapes: list[list[Int]] = []  # per layer: [Hkv, D, Dv]; empty = the sizes above in all layers
     heads: list[HeadPattern] = []  # known patterns, clearest first; empty = not measured
 
     @property
     def group_size(self) -> int:
-        """Query heads that share one KV head (1 = MHA, num_heads = MQA)."""
+        """Number of query heads that share one KV head (1 = MHA, num_heads = MQA)."""
         return self.num_heads // self.num_kv_heads
 
     def kv_shape(self, layer: int) -> tuple[int, int, int]:
@@ -97,7 +97,7 @@ class TokenizerFacts(Struct, frozen=True, kw_only=True):
 class Roofs(Struct, frozen=True, kw_only=True):
     """Measured peak rates of a machine (the roofs of a roofline)."""
 
-    dtype: str  # of the matrices: the model's
+    dtype: str  # dtype of the matrices, which is the model's
     num_threads: Int
     measured_at: str  # ISO 8601, UTC; a clock reading
     flops_per_second: float  # median of `matmul_runs` products of two square matrices of `matmul_size`
@@ -127,23 +127,23 @@ class BlockGroup(Struct, frozen=True, kw_only=True):
     num_blocks: Int
     window: Int | None = None  # sliding window in keys; None = full attention
     sinks: Int = 0  # leading tokens that stay visible in addition to the window
-    kv_bytes_per_token: Int  # of all its layers; 0 for a group of states
-    # > 0: bytes of a block, which holds no keys but one sequence's state in all layers that have one. At an entry of a
-    # block table it is the state after the last computed token that the entry covers
+    kv_bytes_per_token: Int  # bytes in all its layers; 0 for a group of states
+    # > 0: bytes of a block, which holds one sequence's state in all layers that have one, and no keys. The block of a
+    # table entry has the state after the last computed token that the entry covers.
     state_bytes: Int = 0
-    checkpoint: Int = 0  # tokens; a state is stored at each multiple
+    checkpoint: Int = 0  # tokens; a state is stored at each multiple of it
 
 
 class InstanceFacts(Struct, frozen=True, kw_only=True):
-    """Engine of a run with several, with its own pool and scheduler; all serve the same model."""
+    """Engine of a run with several engines, which serve the same model, each with its own pool and scheduler."""
 
     name: str
-    role: InstanceRole  # prefill, decode, or both
+    role: InstanceRole  # prefill, decode, or mixed (both)
     num_threads: Int = 0  # compute threads; 0: unknown
 
 
 class Simulated(Struct, frozen=True, kw_only=True):
-    """Simulated run: tokens are placeholders, and clock readings follow from a given cost of a step."""
+    """Simulated run: tokens are placeholders, and clock readings are computed from the assumed cost of each step."""
 
     cost: str  # source of the step times
     seed: Int = 0
@@ -154,21 +154,19 @@ class Observed(Struct, frozen=True, kw_only=True):
 
     source: str  # server, and its version if known
     events: list[str] = []  # event endpoint of each instance
-    # Unreported fields; where the format needs a value they have a meaningless one: see "observed" in
-    # docs/reference/trace-format.md
+    # Unreported fields. Required ones have a meaningless value: see "observed" in docs/reference/trace-format.md.
     unknown: list[Unknown]
 
 
 class Watched(Struct, frozen=True, kw_only=True):
-    """Run of another engine, recorded inside its process, with its decisions like a run of this engine."""
+    """Run of another engine, recorded inside its process, with the same operations as a run of this engine."""
 
     source: str  # engine and version
-    # Unreported values. Fields that need a value have a meaningless one
-    unknown: list[NotWatched]
-    first_block_id: Int = 0  # the engine's id of block 0 of this log
+    unknown: list[NotWatched]  # unreported values; required fields have a meaningless value
+    first_block_id: Int = 0  # that engine's id of block 0 of this log
 
 
-FINISHED_KEPT = 1000  # default of this program's logs, to bound a server's memory
+FINISHED_KEPT = 1000  # `Header.finished_kept` of this program's logs, to bound a server's memory
 
 
 class Header(Struct, frozen=True, kw_only=True):
@@ -183,24 +181,24 @@ class Header(Struct, frozen=True, kw_only=True):
     engine: dict[str, str | int | float | bool | None]  # EngineConfig, every field resolved
     kv_bytes_per_token: Int  # accounting.kv_bytes_per_token(model), all layers
     machine: Machine
-    # in the order of instances, within an instance by descending span; empty = one group of all layers, with
-    # engine.num_blocks blocks
+    # In the order of instances, and within an instance by descending span; empty = one group of all layers, with
+    # engine.num_blocks blocks.
     block_groups: list[BlockGroup] = []
     instances: list[InstanceFacts] = []  # empty = one instance
     simulated: Simulated | None = None  # None = computed by a model
     observed: Observed | None = None  # None = not a monitored server
-    watched: Watched | None = None  # None = not another engine
-    finished_kept: Int | None = None  # number of finished sequences that the state retains, the latest; None = all
+    watched: Watched | None = None  # None = a run of this engine
+    finished_kept: Int | None = None  # number of latest finished sequences that the state retains; None = all
 
 
 class BatchEntry(Struct, frozen=True, gc=False, kw_only=True):
-    """A sequence's share of a step: the tokens computed for it, in packed order."""
+    """Tokens of a sequence that a step computes. Entries are in packed order."""
 
     seq_id: Int
     phase: Phase
-    start: Int  # position of the first token computed
+    start: Int  # position of the first computed token
     token_ids: list[Int]
-    context_len: Int  # keys visible to the last of these tokens = start + len(token_ids)
+    context_len: Int  # start + len(token_ids): keys visible to the last of these tokens under full attention
     samples: bool  # whether the step samples a token for it (False for a prefill chunk that is not the last)
 
 
@@ -209,17 +207,17 @@ class Candidate(Struct, frozen=True, gc=False):
 
     token_id: Int
     token_bytes: bytes
-    logprob: float  # natural log, under the raw distribution (before temperature, filters and penalties)
+    logprob: float  # natural log, in the raw distribution (before temperature, filters and penalties)
 
 
 class FullCacheOutput(Struct, frozen=True, gc=False, kw_only=True):
-    """Prediction with the full cache in place of an output, for the same text (`forget_compare`)."""
+    """Prediction with the full cache at the position of an output, for the same text (`forget_compare`)."""
 
     divergence: float  # KL divergence from the full-cache distribution to the output's, nats, raw distributions
     token_id: Int  # most probable token with the full cache
     token_bytes: bytes
     own_token_id: Int  # most probable token of the output's distribution
-    logprob: float  # of the output's token with the full cache
+    logprob: float  # log probability of the output's token with the full cache
 
 
 class Output(Struct, frozen=True, gc=False, kw_only=True):
@@ -235,51 +233,53 @@ class Output(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class PromptLogprob(Struct, frozen=True, gc=False, kw_only=True):
-    """Log probability of a prompt token given those before it; recorded in the step that computes the position before.
+    """Log probability of a prompt token, given the tokens before it.
 
-    Each position from 1 on occurs once in a trace, in order, if the request has `prompt_logprobs`.
+    The step that computes the position before it records it. If the request has `prompt_logprobs`, each position from 1
+    on occurs once in the trace, in order.
     """
 
     seq_id: Int
-    position: Int  # of the token in the prompt, 1 or more
+    position: Int  # position of the token in the prompt, 1 or more
     token_id: Int
     logprob: float  # natural log, raw distribution
     top: list[Candidate]  # most probable first
 
 
 class Timing(Struct, frozen=True, gc=False, kw_only=True):
-    """Clock readings, seconds; the only part of a record that differs between two runs of the same inputs."""
+    """Clock readings in seconds, the only part of a record that differs between two runs of the same inputs."""
 
-    at: Seconds  # end of the step, since the trace began
+    at: Seconds  # end of the record, in seconds since the trace began
     schedule: Seconds = 0.0
     draft: Seconds = 0.0  # part of `schedule`: proposing draft tokens, including a draft model's steps
     prepare: Seconds = 0.0
     forward: Seconds = 0.0
     sample: Seconds = 0.0
     transfer: Seconds = 0.0  # part of `prepare` and `sample`: moving content between the pool and memory outside it
-    tokenize: Seconds = 0.0  # of a submission: tokenizing before it was made
+    tokenize: Seconds = 0.0  # tokenizing the prompt before a submission
     detokenize: Seconds = 0.0  # part of `sample`: detokenizing, and the search for stop strings
-    compiled: bool = False  # the forward pass ran compiled; timing decides when compiled code is ready
-    threads: Int = 0  # of a forward pass with fewer than the machine's, while other programs use its cores; 0: all
+    compiled: bool = False  # the forward pass ran compiled code, which becomes ready at an unpredictable time
+    threads: Int = 0  # threads of the forward pass, fewer if other programs use the machine's cores; 0: all
 
 
 class Memory(Struct, frozen=True, gc=False, kw_only=True):
-    """Pool usage after the record (`state.memory_figures`). A block id stands for that block in every layer of its
-    group; with several groups of layers all figures are sums over them.
+    """Pool usage after the record (`state.memory_figures`), summed over all groups of layers.
+
+    A block id stands for the block in every layer of its group.
     """
 
     num_blocks: Int
     block_size: Int
     blocks_held: Int  # ref_count > 0
-    blocks_cached: Int  # ref_count 0 with a hash: free, yet reusable
+    blocks_cached: Int  # ref_count 0 with a hash: free, but reusable
     blocks_free: Int  # ref_count 0 without a hash
-    tokens_held: Int  # slots of held blocks that hold computed K and V, each physical slot once
-    tokens_logical: Int  # the same, counted once per sequence whose table has it: larger if blocks are shared
+    tokens_held: Int  # slots of held blocks with computed K and V; each physical slot counts once
+    tokens_logical: Int  # the same slots, counted once per sequence whose table has them; larger if blocks are shared
     bytes_held: Int  # blocks_held * block_size * kv_bytes_per_token (of the group), or blocks_held * state_bytes
     bytes_used: Int  # tokens_held * kv_bytes_per_token; for a group of states bytes_held
     bytes_cached: Int  # blocks_cached * block_size * kv_bytes_per_token, or blocks_cached * state_bytes
     swap_blocks: Int = 0  # blocks of the CPU store
-    swap_blocks_held: Int = 0  # of these, blocks with content of preempted sequences
+    swap_blocks_held: Int = 0  # blocks of the CPU store with content of preempted sequences
     state_blocks_held: Int = 0  # held blocks with states, which have no slots
 
     @classmethod
@@ -297,7 +297,7 @@ class Memory(Struct, frozen=True, gc=False, kw_only=True):
         swap_blocks: int = 0,
         swap_blocks_held: int = 0,
     ) -> Memory:
-        """Return the figures that follow from the counts. `state_bytes` > 0: the blocks hold states, and no tokens."""
+        """Compute the figures from the counts. `state_bytes` > 0: the blocks hold states, and no tokens."""
         bytes_per_block = state_bytes or block_size * kv_bytes_per_token
         return cls(
             num_blocks=num_blocks,
@@ -335,18 +335,18 @@ class Memory(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class TierFigures(Struct, frozen=True, gc=False, kw_only=True):
-    """Usage of a tier outside the pool after the record. Several runs may share it, so no single log has all of it."""
+    """Usage of a tier outside the pool after the record. Several runs may share it, so one log has not all changes."""
 
     medium: Medium
     num_blocks: Int
     num_bytes: Int
     max_bytes: Int
     num_dropped: Int = 0  # blocks that could not be stored or read, since the store was opened
-    last_drop: str = ""  # cause of the last one
+    last_drop: str = ""  # cause of the last dropped block
 
 
 class Work(Struct, frozen=True, gc=False, kw_only=True):
-    """Work of a step, derived from the batch by `accounting.work`; not measured."""
+    """Work of a step, computed from the batch by `accounting.work`, not measured."""
 
     num_tokens: Int
     flops: int
@@ -360,45 +360,45 @@ class CacheTensors(Struct, frozen=True, gc=False, kw_only=True):
 
     copied_bytes: Int  # K and V of earlier tokens that were copied
     num_copied: Int  # tensors whose storage moved
-    storage_bytes: Int  # of the tensors after the step, filled or not
+    storage_bytes: Int  # bytes of the tensors after the step, filled or not
 
 
 class Seen(Struct, frozen=True, gc=False, kw_only=True):
     """Source of a monitored server's record: one event message, or one metrics reading."""
 
-    sequence: Int | None = None  # the message's number; None: no message
-    published: Seconds | None = None  # the server's clock, seconds since 1970
+    sequence: Int | None = None  # number of the message; None: no message
+    published: Seconds | None = None  # seconds since 1970, by the server's clock
     replayed: bool = False  # fetched by a replay request rather than received live
-    num_unmatched: Int = 0  # removals of unknown contents
-    num_unread: Int = 0  # events of unknown kinds
-    metrics: dict[str, float] = {}  # by the server's metric names; empty: no metrics reading
-    problem: str = ""  # why message or reading is missing, one sentence
+    num_unmatched: Int = 0  # number of removals of unknown contents
+    num_unread: Int = 0  # number of events of unknown types
+    metrics: dict[str, float] = {}  # the server's metric name -> value; empty: no metrics reading
+    problem: str = ""  # sentence that says why the message or reading is missing
 
 
 class Objection(Struct, frozen=True, gc=False, kw_only=True):
-    """Finding of a guard or check: the violated rule, and the numbers in its sentence."""
+    """Violation of a rule, found by a guard or check, with the numbers of its sentence."""
 
     rule: str = ""  # see docs/reference/trace-format.md; "" = unnamed
     seq_id: int | None = None
-    text: str  # the guard's sentence
+    text: str  # English sentence
     block_id: Int | None = None
     said: Int | None = None  # recorded value
     counted: Int | None = None  # recounted value
 
 
 class StepRecord(Struct, frozen=True, gc=False, kw_only=True):
-    """Entry of the log. `submit`, `abort` and `adjust` are external commands, `step` is one pass of the engine,
-    `transfer` is a transfer from or to other instances, `lost` is the end of an instance, `observed` is a report of a
+    """Entry of the log. `submit`, `abort` and `adjust` are external commands, `step` is one step of the engine,
+    `transfer` is a transfer from or to other instances, `lost` is the loss of an instance, `observed` is a report of a
     monitored server.
 
-    With several instances each record concerns one of them, and all use one clock. The records of an instance are in
-    order; a receipt comes before its sender's record of it. Otherwise records are in order of arrival.
+    With several instances, each record concerns one of them, and all use one clock. The records of an instance are in
+    order, and the receiver's record of a transfer precedes its sender's. Otherwise records are in order of arrival.
     """
 
     index: Int  # position in the log, from 0
     instance: Int = 0  # index in the header's instances
     kind: RecordKind
-    step: Int  # steps of all instances so far, including this one
+    step: Int  # number of steps of all instances so far, including this record
     batch: list[BatchEntry] = []
     ops: list[Op] = []
     outputs: list[Output] = []
@@ -407,22 +407,22 @@ class StepRecord(Struct, frozen=True, gc=False, kw_only=True):
     memory: Memory
     work: Work | None = None
     cache_tensors: CacheTensors | None = None  # None: not measured (`count_copies`)
-    tiers: list[TierFigures] = []  # outside the pool, fastest first
-    seen: Seen | None = None  # of a record of kind `observed`
+    tiers: list[TierFigures] = []  # tiers outside the pool, fastest first
+    seen: Seen | None = None  # set if the kind is `observed`
     has_capture: bool = False
-    # Findings of guards and checks in a run with an injected fault. Older logs: sentences only.
+    # Findings of guards and checks in a run with an injected fault. Older logs have only sentences.
     integrity: list[Objection] | str = ""
 
     @property
     def objections(self) -> list[Objection]:
-        """Objections in `integrity`, in the current or the older form."""
+        """Objections in `integrity`, which older logs store as text."""
         if isinstance(self.integrity, str):
             return [Objection(text=text) for text in self.integrity.split("; ") if text]
         return self.integrity
 
 
 class AttentionRows(Struct, frozen=True, kw_only=True):
-    """Softmax weights of some queries of a sequence in one layer, over their visible keys."""
+    """Softmax weights of several queries of a sequence in one layer, over their visible keys."""
 
     seq_id: Int
     query_start: Int  # position of the first row's query
@@ -432,7 +432,7 @@ class AttentionRows(Struct, frozen=True, kw_only=True):
 
 
 class KeyScores(Struct, frozen=True, kw_only=True):
-    """Scores by which a sequence forgot keys of a layer in this step (`forget`)."""
+    """Scores of a sequence's keys in a layer, from which this step selected the keys to forget (`forget`)."""
 
     seq_id: Int
     layer: Int
@@ -440,22 +440,22 @@ class KeyScores(Struct, frozen=True, kw_only=True):
 
 
 class LayerCapture(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Arrays of one layer for the T packed tokens of a step, as cached (after RoPE)."""
+    """Arrays of one layer for the T packed tokens of a step. Queries and keys are those after RoPE."""
 
     layer: Int
     q: np.ndarray[Any, Any]  # [T, Hq, D]
     k: np.ndarray[Any, Any]  # [T, Hkv, D]
     v: np.ndarray[Any, Any]  # [T, Hkv, Dv]
     rows: list[AttentionRows]
-    # [T, Hq, Dv], attention output: per query head the sum of weight · v, before the projection; None: not captured
+    # [T, Hq, Dv], attention output: per query head the sum of weight · v, before the projection; None: not captured.
     out: np.ndarray[Any, Any] | None = None
 
 
 class Capture(Struct, frozen=True, kw_only=True):
-    """Arrays of one record, rounded to `dtype`. `omitted` says what the byte budget left out ("" = nothing)."""
+    """Arrays of one record, rounded to `dtype`. `omitted` names the arrays that exceed the byte budget ("" = none)."""
 
     index: Int
     dtype: str
     layers: list[LayerCapture]
     omitted: str = ""
-    scores: list[KeyScores] = []  # of sequences that forgot keys in this step; outside the byte budget
+    scores: list[KeyScores] = []  # for sequences that forgot keys in this step; not limited by the byte budget

@@ -1,7 +1,7 @@
-"""Redaction of records: counts, blocks and times remain; texts, token ids and everything that reveals them is removed.
+"""Redaction of records: removes texts, token ids and all values that reveal them. Counts, blocks and times remain.
 
-A block's hash is computed from token ids, so it would verify a guess. Each hash is therefore replaced by a keyed hash
-whose key is not stored; equal hashes stay equal.
+A block's hash is computed from token ids, so it could confirm a guess. Each hash is therefore replaced by a keyed hash
+whose key is not stored. Equal hashes remain equal.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Redaction:
         self._secret = secrets.token_bytes(32)
 
     def __call__(self, record: StepRecord) -> StepRecord:
-        """Return the redacted record, without its capture: keys and values reveal tokens."""
+        """Return the redacted record. The capture is removed, because keys and values reveal tokens."""
         return replace(
             record,
             batch=[_entry(entry) for entry in record.batch],
@@ -55,18 +55,18 @@ class Redaction:
                 op,
                 prompt_token_ids=[HIDDEN] * len(op.prompt_token_ids),
                 prompt_token_bytes=[b""] * len(op.prompt_token_ids),
-                cache_salt=None if op.cache_salt is None else self._hidden(op.cache_salt.encode()).hex(),
+                cache_salt=None if op.cache_salt is None else self._keyed_hash(op.cache_salt.encode()).hex(),
                 sampling=_sampling(op.sampling),
             )
         if isinstance(op, Cache):
             return replace(
                 op,
-                block_hash=self._hidden(op.block_hash),
-                parent_hash=None if op.parent_hash is None else self._hidden(op.parent_hash),
+                block_hash=self._keyed_hash(op.block_hash),
+                parent_hash=None if op.parent_hash is None else self._keyed_hash(op.parent_hash),
                 token_ids=[HIDDEN] * len(op.token_ids),
             )
         if isinstance(op, Evict | Load | Store):
-            return replace(op, block_hash=self._hidden(op.block_hash))
+            return replace(op, block_hash=self._keyed_hash(op.block_hash))
         if isinstance(op, Sample):
             return replace(op, token_id=HIDDEN, sampled_token_id=None)
         if isinstance(op, Draft):
@@ -83,7 +83,7 @@ class Redaction:
             return replace(op, sampling=_sampling(op.sampling))
         return op
 
-    def _hidden(self, value: bytes) -> bytes:
+    def _keyed_hash(self, value: bytes) -> bytes:
         return blake2b(value, key=self._secret, digest_size=min(max(len(value), 16), 32)).digest()
 
 

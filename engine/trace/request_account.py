@@ -1,7 +1,7 @@
-"""Account of a log's requests: one fold over the operations that yields a row per request and sequence.
+"""Accounting of a log's requests: computes a row per request and per sequence from the operations.
 
-Figures, metrics and tracks read these rows (`RequestRow`, `SequenceRow`) and the durations from the functions below;
-none follows sequences itself. Times in rows are readings of a `Clock`: engine time, or a live server's.
+Figures, metrics and tracks are computed from these rows (`RequestRow`, `SequenceRow`), so that only this module tracks
+sequences. Times in rows are readings of a `Clock`: engine time, or the clock of a live server.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Status = Literal["waiting", "receiving", "running", "preempted", "finished"]
 
 
 def time_in_queue(queued: float, admitted: float) -> float:
-    """Return the seconds in the engine's queue; 0 if the step that admits a request began before it arrived."""
+    """Return the seconds in the engine's queue; 0 if the admitting step began before the request arrived."""
     return max(0.0, admitted - queued)
 
 
@@ -55,11 +55,11 @@ def time_per_output_token(first: float, last: float, num_tokens: int) -> float |
 
 @dataclass(slots=True)
 class TokenTimes:
-    """Readings of a caller's clock: a request's arrival, and each time at which it got tokens."""
+    """Times of a request's arrival and of its tokens, by the caller's clock."""
 
     arrived: float = 0.0
     tokens: list[float] = field(default_factory=list)
-    num_more: int = 0  # tokens that arrived together with another one: accepted drafts
+    num_more: int = 0  # number of tokens that arrived together with another one (accepted drafts)
 
     @property
     def ttft(self) -> float | None:
@@ -93,7 +93,7 @@ class RequestRow:
 
     request_id: str
     model_name: str
-    arrival: float  # at the server; before `queued` if it waited in the fair queue
+    arrival: float  # arrival at the server, which is before `queued` if the request waited in the fair queue
     queued: float
     num_prompt_tokens: int
     max_tokens: int
@@ -103,12 +103,12 @@ class RequestRow:
     first_token: float | None = None
     last_token: float | None = None
     ended: float | None = None
-    num_cached_tokens: int = 0  # hits at the first admission, in the pool or outside it
-    num_external_tokens: int = 0  # of these, outside the pool
-    num_output_tokens: int = 0  # of all sequences
+    num_cached_tokens: int = 0  # hit tokens at the first admission, in the pool or outside it
+    num_external_tokens: int = 0  # hit tokens outside the pool
+    num_output_tokens: int = 0  # total of all sequences
     num_sequences: int = 1
-    num_alive: int = 1
-    longest_output: int = 0  # of completed sequences
+    num_alive: int = 1  # number of unfinished sequences
+    longest_output: int = 0  # maximum tokens of a completed sequence
     reasons: list[str] = field(default_factory=list)  # finish reasons of its sequences
     preemptions: list[Preempted] = field(default_factory=list)
 
@@ -126,61 +126,61 @@ class RequestRow:
 
 @dataclass(slots=True)
 class SequenceRow:
-    """Sequence; the parts of a request on several instances share a row. A fork begins with its parent's values."""
+    """Sequence. The parts of a request on several instances share a row. A fork begins with its parent's values."""
 
     request: RequestRow
-    seq_id: int  # of the last part
-    parts: list[int]  # sequences
-    instance: int  # of the last part
-    submitted_in: int  # record; of the first part
-    steps_before: int  # engine steps before the submission
+    seq_id: int  # last part
+    parts: list[int]  # seq_ids
+    instance: int  # instance of the last part
+    submitted_in: int  # record index of the first part's submission
+    steps_before: int  # number of engine steps before the submission
     is_producer: bool  # its last part computes the prompt for another instance
     is_fork: bool = False
     status: Status = "finished"  # until `Account` sets it
     finish_reason: FinishReason | None = None
     outcome: str = ""  # finish reason, or `error` for an abort that the client did not request
-    is_admitted: bool = False  # whether its last part was ever admitted
+    is_admitted: bool = False  # whether its last part has been admitted
     first_token: float | None = None
     last_token: float | None = None
-    last_in: int = -1  # record of the last token
-    gap: float | None = None  # seconds between the last two tokens; None: of the same step (accepted drafts)
+    last_in: int = -1  # record index of the last token
+    gap: float | None = None  # seconds between the last two tokens; None if they are of one step (accepted drafts)
     ttft_steps: int | None = None
     num_output_tokens: int = 0
     num_preemptions: int = 0
-    lost_tokens: int = 0  # computed when it was last preempted, until it is admitted again
-    recomputed_tokens: int = 0  # of those, not found at the next admission
+    lost_tokens: int = 0  # tokens computed at the last preemption; 0 once it is admitted again
+    recomputed_tokens: int = 0  # lost tokens that the next admission did not find
     received_bytes: int = 0  # from other instances
-    num_steps: int = 0  # that computed tokens of it
-    computed_tokens: int = 0  # in these steps
-    blocks: int = 0  # held now
+    num_steps: int = 0  # number of steps that computed tokens of it
+    computed_tokens: int = 0  # tokens computed in these steps
+    blocks: int = 0  # held blocks
     blocks_peak: int = 0
 
     @property
     def uncached_prompt_tokens(self) -> int:
-        """Prompt tokens computed for it; 0 for a fork."""
+        """Number of prompt tokens that were computed for the sequence; 0 for a fork."""
         return 0 if self.is_fork else self.request.num_prompt_tokens - self.request.num_cached_tokens
 
 
 class Account:
-    """The fold. For each record call `begin`, then for each operation the handler of its type, if there is one.
+    """Computes the rows. For each record call `begin`, then the handler of each operation, if its type has one.
 
-    Handlers raise KeyError for an unknown sequence. They are in a table, so that a live reader can replace some in a
-    copy and an operation costs a single lookup.
+    Handlers raise KeyError for an unknown sequence. They are in a table, so that a caller can replace handlers in a
+    copy of it, and an operation costs one lookup.
 
     Args:
         is_shared: whether sequences of several instances may be parts of one request; if not, each is a request.
-        forgets: drop rows when their sequences end, to bound memory.
+        drop_rows: drop the rows of ended sequences, to bound memory.
     """
 
-    def __init__(self, clock: Clock, is_shared: bool = False, *, model_name: str = "", forgets: bool = False) -> None:
-        self.rows: dict[int, SequenceRow] = {}  # by sequence id of each part
+    def __init__(self, clock: Clock, is_shared: bool = False, *, model_name: str = "", drop_rows: bool = False) -> None:
+        self.rows: dict[int, SequenceRow] = {}  # by seq_id of each part
         self.ended: list[SequenceRow] = []  # sequences that ended in the record
-        self.over: list[RequestRow] = []  # requests whose last sequence ended in the record
+        self.completed: list[RequestRow] = []  # requests whose last sequence ended in the record
         self.num_running = 0
         self.num_waiting = 0
         self.parts = RequestParts(is_shared)
-        self._clock, self._model_name, self._forgets = clock, model_name, forgets
-        self._held: dict[int, Counter[int]] = {}  # held blocks by instance and sequence
+        self._clock, self._model_name, self._drop_rows = clock, model_name, drop_rows
+        self._held: dict[int, Counter[int]] = {}  # instance -> seq_id -> held blocks
         self._record: StepRecord
         self.handlers: dict[type, Callable[[Any], object]] = {
             Submit: self._submit, Fork: self._fork, Admit: self.admit, Sample: self.sample, Adjust: self._adjust,
@@ -189,9 +189,9 @@ class Account:
         }  # fmt: skip
 
     def begin(self, record: StepRecord) -> None:
-        """Read a record's clock."""
+        """Begin the next record."""
         self._clock.read(record)
-        self._record, self.ended, self.over = record, [], []
+        self._record, self.ended, self.completed = record, [], []
 
     def read(self, record: StepRecord) -> None:
         """Read a record and its operations."""
@@ -201,7 +201,7 @@ class Account:
                 handler(op)
 
     def read_batch(self) -> None:
-        """Count the computed tokens of each sequence."""
+        """Count the computed tokens of each sequence in the record's batch."""
         for entry in self._record.batch:
             row = self.rows[entry.seq_id]
             row.num_steps += 1
@@ -215,16 +215,16 @@ class Account:
         row.blocks_peak = max(row.blocks_peak, row.blocks)
 
     def is_query(self, op: Lookup) -> bool:
-        """Return whether a lookup queries the prefix cache for a request: before its first admission on any instance.
+        """Return whether a lookup counts in the hit rate: it precedes the request's first admission on any instance.
 
-        vLLM leaves out lookups after a preemption; a decode instance looks up what it is about to receive.
+        As in vLLM, lookups after a preemption do not count. Those of a decode instance precede a transfer.
         """
         return op.verdict in LOOKED_UP and self.rows[op.seq_id].request.scheduled is None
 
     def _submit(self, op: Submit) -> None:
         before = self.parts.read(op, self._record.instance)
         if before is not None:
-            self._go_on(op, before)
+            self._add_part(op, before)
             return
         now = self._clock.now
         request = RequestRow(
@@ -237,10 +237,10 @@ class Account:
         )  # fmt: skip
         self._move(row, "waiting")
 
-    def _go_on(self, op: Submit, before: int) -> None:
-        """Continue a request's row with its next part."""
+    def _add_part(self, op: Submit, before: int) -> None:
+        """Continue the row of part `before` with the next part of the request."""
         row = self.rows[op.seq_id] = self.rows[before]
-        if self._forgets:
+        if self._drop_rows:
             del self.rows[before]
         row.parts.append(op.seq_id)
         row.seq_id, row.instance = op.seq_id, self._record.instance
@@ -263,26 +263,26 @@ class Account:
         self._move(row, "running")
 
     def admit(self, op: Admit) -> None:
-        """Read an admission."""
+        """Handle an admission."""
         row = self.rows[op.seq_id]
         request = row.request
         self._move(row, "running")
         row.is_admitted = True
-        kept_tokens = op.num_cached_tokens + op.num_swapped_tokens + op.num_external_tokens
-        row.recomputed_tokens += max(0, row.lost_tokens - kept_tokens)
+        num_found = op.num_cached_tokens + op.num_swapped_tokens + op.num_external_tokens
+        row.recomputed_tokens += max(0, row.lost_tokens - num_found)
         row.lost_tokens = 0
-        if request.scheduled is None:  # cached tokens of a later part were computed for it, so they are no hits
+        if request.scheduled is None:  # an earlier part computed the cached tokens of a later part, so they are no hits
             request.scheduled = self._clock.began
             request.num_cached_tokens = op.num_cached_tokens + op.num_external_tokens
             request.num_external_tokens = op.num_external_tokens
 
     def sample(self, op: Sample) -> SequenceRow:
-        """Read a token; return its sequence's row."""
+        """Handle a sampled token, and return the row of its sequence."""
         row, now = self.rows[op.seq_id], self._clock.now
         request = row.request
         if self.parts.is_shared:
             self.parts.read(op, self._record.instance)
-            if row.is_producer:  # the decoding instance samples this token again
+            if row.is_producer:  # the decode instance samples this token again
                 request.prefilled = now
                 return row
         if row.last_token is None:
@@ -302,7 +302,7 @@ class Account:
             self.rows[seq_id].request.max_tokens = op.max_tokens
 
     def preempt(self, op: Preempt) -> None:
-        """Read a preemption."""
+        """Handle a preemption."""
         row = self.rows[op.seq_id]
         self._move(row, "preempted")
         row.num_preemptions += 1
@@ -313,13 +313,13 @@ class Account:
         self._move(self.rows[op.seq_id], "receiving")
 
     def arrive(self, op: Arrive) -> None:
-        """Read the end of a transfer."""
+        """Handle the end of a transfer."""
         row = self.rows[op.seq_id]
         self._move(row, "waiting")
         row.received_bytes += op.num_bytes
 
     def transfer_failed(self, op: TransferFailed) -> None:
-        """Read a transfer that failed."""
+        """Handle a failed transfer."""
         self._move(self.rows[op.seq_id], "waiting")
 
     def _finish(self, op: Finish) -> None:
@@ -334,15 +334,15 @@ class Account:
         self._end(row, "error" if op.reason == "abort" and op.detail else op.reason)
 
     def _lose(self, op: Lost) -> None:
-        """End an instance's sequences; those without a token may be continued by another part."""
+        """End an instance's sequences, except those whose requests may continue on another instance."""
         self.parts.read(op, self._record.instance)
         instance = self._record.instance
-        there = [row for seq_id, row in self.rows.items() if row.instance == instance and row.seq_id == seq_id]
-        for row in there:
+        own = [row for seq_id, row in self.rows.items() if row.instance == instance and row.seq_id == seq_id]
+        for row in own:
             if row.status != "finished":
                 self._move(row, "finished")
                 row.finish_reason = "abort"
-                if row.seq_id not in self.parts.left_open:
+                if row.seq_id not in self.parts.may_continue:
                     self._end(row, "error")
         for seq_id, blocks in self._held.pop(self._record.instance, Counter[int]()).items():
             self.rows[seq_id].blocks -= blocks
@@ -355,12 +355,12 @@ class Account:
         row.request.num_alive -= 1
         if not row.request.num_alive:
             row.request.ended = self._clock.now
-            self.over.append(row.request)
-        if self._forgets:
+            self.completed.append(row.request)
+        if self._drop_rows:
             del self.rows[row.seq_id]
 
     def _move(self, row: SequenceRow, status: Status) -> None:
-        was, runs = row.status, status == "running"
-        self.num_running += runs - (was == "running")
-        self.num_waiting += (not runs and status != "finished") - (was not in ("running", "finished"))
+        before, runs = row.status, status == "running"
+        self.num_running += runs - (before == "running")
+        self.num_waiting += (not runs and status != "finished") - (before not in ("running", "finished"))
         row.status = status

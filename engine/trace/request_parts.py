@@ -1,8 +1,8 @@
 """Requests whose parts are sequences on several instances: prefill on one, decode on another.
 
-A request begins with its first `submit`, and its tokens are those of the decoding part. The prefill part
-(`kv_producer`) samples a token that is discarded. A part that is lost with its instance before it has tokens is
-followed by another one. `static/js/core/request_parts.js` mirrors this.
+A request begins with its first `submit`, and its tokens are those of the decode part. The prefill part (`kv_producer`)
+samples a token that is discarded. If an instance is lost before a part has tokens, the request continues with another
+part. `static/js/core/request_parts.js` mirrors this file.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ class _Open:
     """Unfinished request."""
 
     request_id: str
-    part: int  # sequence of its latest submission
-    alive: set[int] = field(default_factory=set)  # sequences of that part
+    part: int  # seq_id of its latest submission
+    alive: set[int] = field(default_factory=set)  # unfinished sequences of that part
     has_tokens: bool = False
 
 
 class RequestParts:
-    """Map from sequences to their requests, built from operations by `read`.
+    """Map from sequences to their requests, which `read` builds from operations.
 
     Args:
         is_shared: whether several instances share the log; if not, each sequence is a request.
@@ -32,11 +32,11 @@ class RequestParts:
 
     def __init__(self, is_shared: bool) -> None:
         self.is_shared = is_shared
-        self._open: dict[str, _Open] = {}
-        self._of: dict[int, _Open] = {}  # by unfinished sequence
-        self._producers: set[int] = set()  # unfinished sequences that continue on another instance
-        self.left_open: set[int] = set()  # sequences ended by the last `lost` whose request may continue elsewhere
-        self._instances: dict[int, int] = {}  # by unfinished sequence
+        self._open: dict[str, _Open] = {}  # by request_id
+        self._of: dict[int, _Open] = {}  # seq_id of an unfinished sequence -> its request
+        self._producers: set[int] = set()  # unfinished sequences whose requests continue on another instance
+        self.may_continue: set[int] = set()  # sequences ended by the last `lost` whose requests may continue
+        self._instances: dict[int, int] = {}  # seq_id of an unfinished sequence -> its instance
 
     def request_id(self, op: Submit) -> str:
         """Return the id of the request that a submission belongs to."""
@@ -47,7 +47,7 @@ class RequestParts:
     def read(self, op: Op, instance: int) -> int | None:
         """Read the next operation of a record of `instance`.
 
-        For the submission of a further part return the previous part, otherwise None.
+        Returns the previous part if the operation submits a further part, otherwise None.
         """
         if not self.is_shared:
             return None
@@ -61,14 +61,14 @@ class RequestParts:
             case Sample() if op.seq_id in self._of and op.seq_id not in self._producers:
                 self._of[op.seq_id].has_tokens = True
             case Finish() if op.seq_id in self._of:
-                goes_on = op.seq_id in self._producers and op.reason != "abort"
-                self._end(op.seq_id, goes_on)
+                continues = op.seq_id in self._producers and op.reason != "abort"
+                self._end(op.seq_id, continues)
             case Lost():
-                gone = [seq_id for seq_id, where in self._instances.items() if where == instance]
-                may_go_on = {i for i in gone if i in self._producers or not self._of[i].has_tokens}
-                self.left_open = may_go_on.difference(op.given_up)
-                for seq_id in gone:
-                    self._end(seq_id, seq_id in self.left_open)
+                lost = [seq_id for seq_id, owner in self._instances.items() if owner == instance]
+                may_continue = {i for i in lost if i in self._producers or not self._of[i].has_tokens}
+                self.may_continue = may_continue.difference(op.given_up)
+                for seq_id in lost:
+                    self._end(seq_id, seq_id in self.may_continue)
             case _:
                 pass
         return None
@@ -87,10 +87,10 @@ class RequestParts:
             self._producers.add(op.seq_id)
         return before
 
-    def _end(self, seq_id: int, goes_on: bool) -> None:
+    def _end(self, seq_id: int, continues: bool) -> None:
         request = self._of.pop(seq_id)
         del self._instances[seq_id]
         self._producers.discard(seq_id)
         request.alive.discard(seq_id)
-        if not request.alive and not goes_on and self._open.get(request.request_id) is request:
+        if not request.alive and not continues and self._open.get(request.request_id) is request:
             del self._open[request.request_id]

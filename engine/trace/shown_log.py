@@ -1,4 +1,4 @@
-"""Prefix of a log that a reader may see; later records are not accessible."""
+"""View of the first records of a log, which hides the later ones."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ class ShownLog(TraceReader):
     Length, captures, states, bytes and figures are those of these records alone.
     """
 
-    def __init__(self, whole: TraceReader, count: int) -> None:
-        """Raises ValueError: the log has fewer records."""
-        if not 0 <= count <= len(whole):
-            raise ValueError(f"{count} records of {len(whole)}")
-        self.path = None  # the file holds more
-        self._file = whole._file
-        self._header_frame = whole._header_frame
-        self.header = whole.header
-        self._records = whole._records.first(count)
-        self._captures = {index: found for index, found in tuple(whole._captures.items()) if index < count}
-        self._keyframes = {index: found for index, found in tuple(whole._keyframes.items()) if index < count}
+    def __init__(self, log: TraceReader, count: int) -> None:
+        """Raise ValueError if the log has fewer records."""
+        if not 0 <= count <= len(log):
+            raise ValueError(f"count must be from 0 to {len(log)}, the number of records, got {count}")
+        self.path = None  # the file has more records
+        self._file = log._file
+        self._header_frame = log._header_frame
+        self.header = log.header
+        self._records = log._records.first(count)
+        self._captures = {index: found for index, found in tuple(log._captures.items()) if index < count}
+        self._keyframes = {index: found for index, found in tuple(log._keyframes.items()) if index < count}
         self.damage = None
         last = [self._header_frame, *([self._records[count - 1]] if count else [])]
         last += [frames[count - 1] for frames in (self._captures, self._keyframes) if count - 1 in frames]
@@ -33,4 +33,4 @@ class ShownLog(TraceReader):
         return self._num_bytes
 
     def close(self) -> None:
-        """No-op: the owner of the whole log closes it."""
+        """No-op, because the owner of the underlying log closes it."""

@@ -1,4 +1,4 @@
-"""The part of a state that the engine's live objects also have, for comparing a replay with the run at every step."""
+"""Part of a state that the engine's live objects also have. Tests compare it with a replay after every step."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from engine.trace.state import State, memory_figures
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """Tables, counts and queues; lists by block id or in queue order."""
+    """Tables, counts and queues. Lists are indexed by block id or in queue order."""
 
-    block_tables: dict[int, list[list[int]]]  # seq_id -> block ids per group of layers, of sequences with blocks
-    num_computed_tokens: dict[int, int]  # of unfinished sequences
+    block_tables: dict[int, list[list[int]]]  # seq_id -> block ids per group of layers, for sequences with blocks
+    num_computed_tokens: dict[int, int]  # seq_id -> count, for unfinished sequences
     ref_counts: list[int]
     block_hashes: list[bytes | None]
     free_queues: list[list[int]]
@@ -21,7 +21,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     memory: Memory
     receiving: list[int] = []
     holding: list[int] = []
-    cpu_block_tables: dict[int, list[int]] = {}  # seq_id -> blocks of the CPU store, of swapped-out sequences
+    cpu_block_tables: dict[int, list[int]] = {}  # seq_id -> blocks of the CPU store, for swapped-out sequences
 
 
 def snapshot_of(state: State) -> Snapshot:

@@ -1,4 +1,4 @@
-"""State of a run, a pure function of its log: `apply.apply` folds one record after another into it."""
+"""State of a run. It is a function of the log alone: `apply.apply` applies one record after another."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from engine.trace.operations import RELEASED, FinishReason, Forget
 from engine.trace.records import BlockGroup, Header, Memory
 
 SequenceStatus = Literal["waiting", "receiving", "running", "preempted", "finished"]
-RECENT_LOOKUPS = 100  # lookups in the hit rate
+RECENT_LOOKUPS = 100  # number of lookups in the hit rate
 
 
 class Block(Struct, kw_only=True):
-    """Physical block. `token_ids`: content of its filled slots, slot 0 first; free without a hash = empty."""
+    """Physical block. `token_ids`: content of its filled slots, slot 0 first. A free block without a hash is empty."""
 
     block_id: Int
     ref_count: Int = 0
@@ -34,7 +34,7 @@ class Block(Struct, kw_only=True):
 
 
 class CpuBlock(Struct, kw_only=True):
-    """Block of the CPU store; `token_ids`: its content for a swapped-out sequence."""
+    """Block of the CPU store. `token_ids`: its content for a swapped-out sequence."""
 
     cpu_block_id: Int
     seq_id: Int | None = None  # None = free
@@ -43,7 +43,7 @@ class CpuBlock(Struct, kw_only=True):
 
 
 class OutsideBlock(Struct, kw_only=True):
-    """Content outside the pool of a monitored server; empty where `block_hash` is None."""
+    """Place outside the pool of a monitored server. It is empty if `block_hash` is None."""
 
     place: Int
     instance: Int = 0
@@ -69,15 +69,15 @@ class Sequence(Struct, kw_only=True):
     priority: Int = 0
     finish_reason: FinishReason | None = None
     submitted_in: Int = 0  # record index
-    parent_seq_id: Int | None = None  # sequence it was forked from
-    cumulative_logprob: float = 0.0  # of its output tokens, raw distribution; a fork begins with its parent's
-    cpu_block_table: list[Int] = []  # while swapped out
-    rank: Int | None = None  # among the sequences of its request, 0 = best; once the request is done
+    parent_seq_id: Int | None = None  # sequence from which it was forked
+    cumulative_logprob: float = 0.0  # sum over its output tokens, raw distribution; a fork begins with its parent's
+    cpu_block_table: list[Int] = []  # blocks of the CPU store while swapped out
+    rank: Int | None = None  # rank among the sequences of its completed request, 0 = best
     score: float | None = None  # ranking score
     transfer: str | None = None  # id of the KV transfer between instances
     instance: Int = 0  # index of its instance
-    chosen: list[list[Int]] = []  # [position, token id] of future tokens set by `choose`
-    forgotten: list[Forget] = []  # in order: tokens that heads no longer see, each once per head
+    chosen: list[list[Int]] = []  # [position, token id] of future tokens set by `choose`, by position
+    forgotten: list[Forget] = []  # tokens that heads have forgotten, in order
     pinned: list[Int] = []  # positions that no head forgets, ascending
 
 
@@ -88,35 +88,35 @@ class State(Struct, kw_only=True, dict=True):
     step: Int = 0
     block_size: Int
     block_groups: list[BlockGroup]
-    blocks: list[Block]  # of all groups, by id
+    blocks: list[Block]  # blocks of all groups, by id
     free_queues: list[list[Int]]  # per group: block ids, head (allocated next) first
-    waiting: list[Int] = []  # seq ids, head (admitted next) first; including preempted ones
+    waiting: list[Int] = []  # seq ids, head (admitted next) first; including preempted sequences
     running: list[Int] = []  # seq ids in order of admission
     receiving: list[Int] = []  # seq ids waiting for blocks of another instance, in order
     holding: list[Int] = []  # ids of finished sequences whose blocks are held for another instance
     finished: list[Int] = []  # seq ids in order of finishing, without dropped ones
-    finished_kept: Int | None = None  # maximum of `finished` when a record begins, without those holding; None = all
-    num_forgotten: Int = 0  # finished sequences dropped from the state
+    finished_kept: Int | None = None  # maximum of `finished` at the start of a record, without `holding`; None = all
+    num_forgotten: Int = 0  # number of finished sequences dropped from the state
     sequences: dict[Int, Sequence] = {}
-    cpu_blocks: list[CpuBlock] = []  # the CPU store, by id
-    outside: list[OutsideBlock] = []  # of monitored servers, by place
+    cpu_blocks: list[CpuBlock] = []  # blocks of the CPU store, by id
+    outside: list[OutsideBlock] = []  # places outside the pools of monitored servers
     recent_lookups: list[list[Int]] = []  # [num_tokens, num_hit_tokens] of the last RECENT_LOOKUPS first admissions
 
     @cached_property
     def own_groups(self) -> list[range]:
-        """Layer groups of each instance; not part of the state's value."""
+        """Layer groups of each instance. It is not compared or encoded."""
         instances = [group.instance for group in self.block_groups]
         firsts = [instances.index(i) for i in range(instances[-1] + 1)]
         return [range(first, first + instances.count(i)) for i, first in enumerate(firsts)]
 
     @cached_property
     def free_order(self) -> FreeOrder:
-        """Index over the free queues; not part of the state's value."""
+        """Index over the free queues. It is not compared or encoded."""
         return FreeOrder(self.free_queues)
 
 
 def initial_state(header: Header) -> State:
-    """Return the state before the first record: every block free, in ascending order.
+    """Return the state before the first record, in which every block is free.
 
     Raises:
         TraceStateError: the header describes invalid pools.
@@ -127,7 +127,7 @@ def initial_state(header: Header) -> State:
 def empty_state(
     block_size: int, groups: list[BlockGroup], swap_space: int = 0, finished_kept: int | None = None
 ) -> State:
-    """Return a state with every block free; each group has `swap_space` blocks in the CPU store."""
+    """Return a state in which every block is free. `swap_space`: blocks of the CPU store per group."""
     return State(
         block_size=block_size,
         block_groups=groups,
@@ -162,7 +162,7 @@ def copy_state(state: State) -> State:
 
 
 def memory_figures(state: State) -> Memory:
-    """Return the pool usage: blocks and slots are counted, bytes are slots times the group's bytes per token."""
+    """Return the pool usage of a state, by counting its blocks and slots."""
     return Memory.total([_group_memory(state, index) for index in range(len(state.block_groups))])
 
 
@@ -188,12 +188,12 @@ def _group_memory(state: State, index: int) -> Memory:
 
 
 def _with_blocks(state: State) -> list[int]:
-    """Return the sequences that may have blocks; waiting ones only if they have received some."""
+    """Return the sequences that may have blocks. Waiting sequences have blocks only if they have received them."""
     return [*state.running, *state.receiving, *state.holding, *state.waiting]
 
 
 def _tokens_in_table(sequence: Sequence, group: int, block_size: int) -> int:
-    """Return the computed tokens whose blocks the sequence still has in a group; a released block was full."""
+    """Return the number of computed tokens in a group's blocks of the sequence. Released blocks were full."""
     if not sequence.block_tables[group]:
         return 0  # its content is in the CPU store
     return sequence.num_computed_tokens - sequence.block_tables[group].count(RELEASED) * block_size

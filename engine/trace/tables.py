@@ -1,4 +1,4 @@
-"""Access to blocks and block tables of a state, shared by the operations."""
+"""Functions on blocks and block tables of a state, for the effects of operations."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from engine.trace.operations import RELEASED, QueueEnd
 from engine.trace.state import Block, CpuBlock, Sequence, State
 
 
-def expect(condition: bool, otherwise: str) -> None:
-    """Raise ValueError(otherwise) unless `condition` holds."""
+def expect(condition: bool, message: str) -> None:
+    """Raise ValueError(message) unless `condition` is true."""
     if not condition:
-        raise ValueError(otherwise)
+        raise ValueError(message)
 
 
 def group_of(state: State, block_id: int) -> int:
@@ -21,13 +21,13 @@ def group_of(state: State, block_id: int) -> int:
 
 
 def is_of_states(state: State, group: int) -> bool:
-    """Return whether the group's blocks hold states; only some blocks of such a group have content."""
+    """Return whether the group's blocks hold states. Only some table entries of such a group have a block."""
     return state.block_groups[group].state_bytes > 0
 
 
 def block_of(state: State, block_id: int) -> Block:
-    """Return a block. Raises ValueError: no pool has it."""
-    if not 0 <= block_id < len(state.blocks):  # not `expect`: avoids formatting, this runs for every write
+    """Return a block. Raises ValueError if no pool has it."""
+    if not 0 <= block_id < len(state.blocks):  # not `expect`, which would format the message on every call
         raise ValueError(f"there is no block {block_id}" if block_id != RELEASED else "that block is released")
     return state.blocks[block_id]
 
@@ -39,7 +39,7 @@ def table_of(state: State, seq_id: int, block_id: int) -> list[int]:
 
 
 def entry_of(state: State, seq_id: int, block_id: int, logical: int) -> list[int]:
-    """Return the table that has the block at `logical`. Raises ValueError: there is none."""
+    """Return the table that has the block at `logical`. Raises ValueError if there is none."""
     table = table_of(state, seq_id, block_id)
     expect(0 <= logical < len(table) and table[logical] == block_id, f"block {block_id} is not at {logical}")
     return table
@@ -48,14 +48,14 @@ def entry_of(state: State, seq_id: int, block_id: int, logical: int) -> list[int
 def set_table(
     sequence: Sequence, group: int, logical: int, block_id: int, may_skip: bool, budget: Budget
 ) -> int | None:
-    """Append to a group's table, or replace an entry. Return the replaced block, or None.
+    """Append to a group's table, or replace an entry. Returns the replaced block, or None.
 
     `may_skip`: fill entries between the table's end and `logical` with RELEASED. Hits under a window begin at the first
-    visible block; a swapped-in sequence only gets the blocks in the CPU store.
+    visible block, and a swapped-in sequence only gets blocks for its content of the CPU store.
     """
     table = sequence.block_tables[group]
-    most = max(len(sequence.token_ids), len(table))  # a reservation has blocks for future tokens
-    if not 0 <= logical <= most:
+    end = max(len(sequence.token_ids), len(table))  # a reservation has blocks for future tokens
+    if not 0 <= logical <= end:
         raise ValueError(f"there is no logical block {logical}")
     if may_skip and logical > len(table):
         budget.spend(logical - len(table))
@@ -68,7 +68,7 @@ def set_table(
 
 
 def remove_owner(state: State, block_id: int, to: QueueEnd | None) -> None:
-    """Remove an owner; an unowned block enters its free queue at `to` and retains its content if it has a hash."""
+    """Remove an owner. A block without owners enters its free queue at `to`, and is emptied if it has no hash."""
     block = block_of(state, block_id)
     block.ref_count -= 1
     if (to is None) != (block.ref_count > 0):
@@ -83,7 +83,7 @@ def remove_owner(state: State, block_id: int, to: QueueEnd | None) -> None:
 
 
 def requeue(state: State, block_ids: list[int], budget: Budget) -> None:
-    """Move free blocks to the head of their queue, in this order. Raises ValueError: a block is missing or not free."""
+    """Move free blocks to the head of their queue, in this order. Raises ValueError if a block is not free."""
     budget.spend(len(block_ids))
     for block_id in reversed(block_ids):
         block_of(state, block_id)
@@ -100,39 +100,39 @@ def _holes(state: State, group: int, budget: Budget) -> list[Hole]:
 
 
 def check_fragmented(state: State, needed: int, largest: int, num_free: int | None, budget: Budget) -> None:
-    """Raises ValueError unless enough blocks are free for a piece, and no hole is large enough."""
+    """Raise ValueError unless `needed` blocks are free, but no hole is large enough for them."""
     sizes = [hole.num_blocks for hole in _holes(state, 0, budget)]
     found, free = max(sizes, default=0), sum(sizes)
     expect(
         (largest, num_free) == (found, free),
         f"the largest hole has {found} blocks and {free} are free, not {largest} and {num_free}",
     )
-    expect(found < needed <= free, f"{needed} blocks in one piece are not refused for being in pieces")
+    expect(found < needed <= free, f"fragmentation does not prevent the allocation of {needed} blocks")
 
 
-def reserve_piece(state: State, seq_id: int, piece: Hole, hole_blocks: int, budget: Budget) -> None:
-    """Move a piece to the head of its free queue, from where allocations take its blocks in order.
+def reserve_blocks(state: State, seq_id: int, first: int, num_blocks: int, hole_blocks: int, budget: Budget) -> None:
+    """Move adjacent free blocks to the head of their free queue, from which allocations take them in order.
 
-    Raises ValueError: it is not the beginning of the first hole that is large enough, which has `hole_blocks`.
+    Raises ValueError unless they begin the first hole that is large enough, which has `hole_blocks` blocks.
     """
-    index = group_of(state, piece.block_id)
-    fit = first_fit(_holes(state, index, budget), piece.num_blocks)
+    index = group_of(state, first)
+    fit = first_fit(_holes(state, index, budget), num_blocks)
     expect(
-        piece.num_blocks > 0 and fit == Hole(piece.block_id, hole_blocks),
-        f"the first hole for {piece.num_blocks} blocks is not one of {hole_blocks} at block {piece.block_id}",
+        num_blocks > 0 and fit == Hole(first, hole_blocks),
+        f"the first hole for {num_blocks} blocks is not one of {hole_blocks} at block {first}",
     )
     expect(not state.sequences[seq_id].block_tables[index], f"sequence {seq_id} has blocks already")
-    state.free_order.to_front(state.free_queues[index], range(piece.block_id, piece.block_id + piece.num_blocks))
+    state.free_order.to_front(state.free_queues[index], range(first, first + num_blocks))
 
 
 def cpu_block_of(state: State, cpu_block_id: int) -> CpuBlock:
-    """Return a block of the CPU store. Raises ValueError: no such block."""
+    """Return a block of the CPU store. Raises ValueError if there is no such block."""
     expect(0 <= cpu_block_id < len(state.cpu_blocks), f"there is no CPU block {cpu_block_id}")
     return state.cpu_blocks[cpu_block_id]
 
 
 def free_cpu_block(state: State, sequence: Sequence, cpu_block_id: int) -> None:
-    """Free the sequence's first block of the CPU store."""
+    """Free the sequence's first block of the CPU store. Raises ValueError if `cpu_block_id` is another block."""
     expect(sequence.cpu_block_table[:1] == [cpu_block_id], f"CPU block {cpu_block_id} is not the sequence's first")
     sequence.cpu_block_table.pop(0)
     state.cpu_blocks[cpu_block_id] = CpuBlock(cpu_block_id=cpu_block_id)

@@ -15,7 +15,7 @@ import { startMotion } from "./kit/frame.js";
 import { html } from "./kit/html.js";
 import { isPhone } from "./kit/measure.js";
 import { followTheme, localStorageOrNull } from "./kit/preferences.js";
-import { take } from "./net/library.js";
+import { openFile } from "./net/library.js";
 import { session } from "./net/session.js";
 import { followLanguage } from "./net/words.js";
 import { App } from "./page/app.js";
@@ -28,7 +28,7 @@ import { hasLesson, isSite } from "./state/without_server.js";
 const address = parseAddress(location);
 connectSettings(location, history, localStorageOrNull());
 if (hasLesson && !address.viewMode) settings.viewMode.value = "lesson";
-// a link made on a wide window names no region of a phone
+// a link from a wide window has no region for phones
 if (isPhone() && address.detail && !address.region) settings.region.value = "detail";
 offerOpening(localStorageOrNull(), address);
 
@@ -58,13 +58,13 @@ followFilm();
 if (isSite) loadFutures();
 followOpened();
 followHistory();
-followLearning();
-followClasses();
+loadLessons();
+loadClasses();
 playLinkedScene();
 session.start();
 
 /** Load the code of lessons on demand. */
-function followLearning() {
+function loadLessons() {
   const wait = effect(() => {
     if (settings.viewMode.value !== "lesson" && !settings.lesson.value) return;
     import("./control/lesson.js").then((found) => found.followLessons(localStorageOrNull()));
@@ -73,9 +73,9 @@ function followLearning() {
 }
 
 /** Load the code of classes with the first class. */
-function followClasses() {
+function loadClasses() {
   if (settings.teach.peek() && !settings.class.peek()) startOpen.value = true;
-  // the teacher view is the presenter's: its address may be opened by a follower, or without a class
+  // only a presenter has the teacher view, but followers or pages without a class may open its address
   effect(() => {
     if (settings.viewMode.value === "teacher" && !presents.value && !enters.value)
       settings.viewMode.value = "workspace";
@@ -95,6 +95,6 @@ function acceptDroppedTraces() {
     const file = event.dataTransfer?.files[0];
     if (!file) return;
     event.preventDefault();
-    take(file);
+    openFile(file);
   });
 }

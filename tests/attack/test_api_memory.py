@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from app.openai.errors import ApiError
-from app.openai.held import MAX_OF_ONE, MOST, Held
+from app.openai.memory_budget import MAX_OF_ALL, MAX_OF_CLIENT, MemoryBudget
 from tests.server.apis import Api, served_api
 from tests.server.waiting import wait_for
 
@@ -63,24 +63,24 @@ def test_a_huge_field_is_refused_and_nothing_of_it_stays(api: Api, kind: str) ->
 
 
 def test_waiting_requests_are_bounded_per_client_and_in_total() -> None:
-    held = Held()
-    first = [held.take("one", MAX_OF_ONE // 4) for _ in range(4)]
+    budget = MemoryBudget()
+    first = [budget.allocate("one", MAX_OF_CLIENT // 4) for _ in range(4)]
     with pytest.raises(ApiError) as refused:
-        held.take("one", 1)
+        budget.allocate("one", 1)
     assert refused.value.status == 429
-    rest = [held.take(f"other {i}", MAX_OF_ONE) for i in range(MOST // MAX_OF_ONE - 1)]
+    rest = [budget.allocate(f"other {i}", MAX_OF_CLIENT) for i in range(MAX_OF_ALL // MAX_OF_CLIENT - 1)]
     with pytest.raises(ApiError):
-        held.take("another", 1)
+        budget.allocate("another", 1)
     for over in (*first, *rest, *first):
         over()
-    assert held.total == 0
+    assert budget.total == 0
 
 
 @pytest.mark.slow
 def test_a_client_that_leaves_holds_nothing(api: Api) -> None:
     body = {"model": "bundled", "prompt": "Once", "max_tokens": 800, "ignore_eos": True, "stream": True}
     gc.collect()
-    books = [one for one in gc.get_objects() if type(one) is Held]
+    budgets = [one for one in gc.get_objects() if type(one) is MemoryBudget]
     with requests.post(f"{api.url}/v1/completions", json=body, timeout=60, stream=True) as answer:
-        assert answer.status_code == 200 and any(one.total for one in books)
-    wait_for(lambda: not any(one.total for one in books))
+        assert answer.status_code == 200 and any(one.total for one in budgets)
+    wait_for(lambda: not any(one.total for one in budgets))

@@ -255,5 +255,5 @@ def test_a_file_that_no_reader_foresaw_is_left_alone(make_server, data, server, 
     monkeypatch.setattr("app.recordings.repair.summarize", fails)
     shutil.copy(file_of(data / "recordings"), data / "recordings" / "other.kvtrace")
     again = make_server(data_dir=data)
-    wait_for(lambda: "other.kvtrace is left alone: nobody thought of this" in sentences(again))
+    wait_for(lambda: "other.kvtrace was ignored: nobody thought of this" in sentences(again))
     assert [r["name"] for r in own(again)] == ["first"]

@@ -32,7 +32,7 @@ def server(tmp_path: Path, errors: Path) -> Iterator[Process]:
 
 
 def advises(message: str) -> bool:
-    return "No space left on device" in message and "make room in" in message and "TMPDIR" in message
+    return "No space left on device" in message and "free space in" in message and "TMPDIR" in message
 
 
 def free_ballast(server: Process, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ import websocket
 
 from app.ground.limits import Limits
 from app.server.events import READ_BYTES
-from app.transport.intake import Client, Intake
-from app.transport.outbox import Ledger, Outbox
+from app.transport.outbox import Outbox, UnsentBytes
+from app.transport.pending_events import Client, PendingEvents
 from tests.attack.socket_server import AttackedServer, event
 from tests.server.classes import OWNER, TOKEN, Member
 
@@ -88,12 +88,12 @@ def answers(guest: websocket.WebSocket, count: int) -> list[dict[str, Any]]:
 def test_reads_count_as_unread_before_they_are_answered() -> None:
     """Only two of a guest's sixteen concurrent reads fit into its 4 MiB; an owner's are all answered."""
     limits = Limits()
-    intake, ledger = Intake(limits), Ledger(limits)
-    guest, owner = Client(Outbox(ledger), set()), Client(Outbox(ledger))
-    assert [intake.take(guest, 100, READ_BYTES) is None for _ in range(16)] == [True] * 2 + [False] * 14
-    assert [intake.take(owner, 100, READ_BYTES) is None for _ in range(16)] == [True] * 16
-    intake.done(guest, 100, READ_BYTES)
-    assert intake.take(guest, 100, READ_BYTES) is None
+    pending, unsent = PendingEvents(limits), UnsentBytes(limits)
+    guest, owner = Client(Outbox(unsent), set()), Client(Outbox(unsent))
+    assert [pending.accept(guest, 100, READ_BYTES) is None for _ in range(16)] == [True] * 2 + [False] * 14
+    assert [pending.accept(owner, 100, READ_BYTES) is None for _ in range(16)] == [True] * 16
+    pending.done(guest, 100, READ_BYTES)
+    assert pending.accept(guest, 100, READ_BYTES) is None
 
 
 @pytest.mark.slow

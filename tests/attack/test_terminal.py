@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from app.cli.terminal import ShownFormatter, say
+from app.cli.terminal import EscapingFormatter, say
 from tests.fuzz.hostile import ESCAPE, TRACES
 
 COMMANDS = [
@@ -74,7 +74,7 @@ def test_a_file_whose_name_is_a_command_is_logged_and_printed_with_escapes(
     say(name, flush=True)
     main(["trace", "show", str(tmp_path / name)])
     printed = capsys.readouterr()
-    for text in (ShownFormatter("%(message)s").format(record), printed.out, printed.err):
+    for text in (EscapingFormatter("%(message)s").format(record), printed.out, printed.err):
         assert "kvtrace" in text and all(c.isprintable() for c in text.replace("\n", ""))
 
 

@@ -55,7 +55,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def served(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Serve this log with a limit that makes every log a long one."""
     monkeypatch.setattr(app.session.run, "MAX_RECORDS", 10)
-    monkeypatch.setattr(app.log_index.questions, "LONG", 0)
+    monkeypatch.setattr(app.log_index.questions, "MIN_CACHED_BYTES", 0)
     made = create_app(Models(ModelEntry(None)), ServerSettings(data_dir=tmp_path), [log, OBSERVED])
     listener = Listener(made, bind("127.0.0.1", 0))
     yield f"http://127.0.0.1:{listener.port}"

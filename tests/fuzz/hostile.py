@@ -272,7 +272,7 @@ TRACES: dict[str, Hostile] = {
         lambda: _one(*HELD_SMALL, fork(0, 1), {"type": "copy", "seq_id": 0, "logical": 0, "src": 0, "dst": 0}),
         "a copy must directly follow the allocation",
     ),
-    "a fork of a waiting sequence": Hostile(lambda: _one(submit(), fork(0, 1)), "a running one forks"),
+    "a fork of a waiting sequence": Hostile(lambda: _one(submit(), fork(0, 1)), "only a running one forks"),
     "an infinite time": Hostile(lambda: _one(timing={"at": float("inf")}), "timing.at"),
     "a time that is NaN": Hostile(lambda: _one(timing={"at": 0.0, "forward": float("nan")}), "timing.forward"),
     "a missing queue position": Hostile(lambda: _one(submit(queue_position=5)), "no position 5"),

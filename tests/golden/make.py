@@ -232,7 +232,7 @@ class Outside(Recorder):
             loading = loading if lookup.verdict == "load" else None
         resumed = self.replay.state.sequences[seq_id].status == "preempted"
         num_external = 0 if loading is None else lookup.num_found_tokens
-        followed = match if loading is None else manager.followed(match, loading)
+        followed = match if loading is None else manager.drop_unseen(match, loading)
         if not manager.demand(seq_id, len(tokens), followed.hits, loading).fits:
             return False
         self.replay.pending += [

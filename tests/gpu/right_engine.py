@@ -180,8 +180,8 @@ def _round_trip(model: LoadedModel) -> str:
             k = torch.randn((32, shape.num_kv_heads, shape.head_dim), device=model.device)
             store.write(layer, slots, k, k[..., : shape.v_head_dim])
         tiers = BlockTiers(store, [0, 1])
-        before = [bytes(content) for content in tiers.take([1, 5])]
-        tiers.put([(6, before[0]), (2, before[1])])
-        if [bytes(content) for content in tiers.take([6, 2])] != before:
+        before = [bytes(content) for content in tiers.read([1, 5])]
+        tiers.write([(6, before[0]), (2, before[1])])
+        if [bytes(content) for content in tiers.read([6, 2])] != before:
             raise AssertionError(f"blocks of {kind} change on their way to CPU memory and back")
     return ", ".join(kinds)

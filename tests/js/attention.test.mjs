@@ -141,7 +141,7 @@ test("a comparison finds the largest difference and its place; NaN is the larges
   const found = nothingCompared();
   compareInto(found, [1, 2, 3], [1, 2.5, 3], (i) => ({ i }));
   compareInto(found, [0], [0.25], (i) => ({ i: 9 + i }));
-  assert.deepEqual(found, { count: 4, max: 0.5, worst: { i: 1, kept: 2, again: 2.5 } });
+  assert.deepEqual(found, { count: 4, max: 0.5, worst: { i: 1, recorded: 2, recomputed: 2.5 } });
   compareInto(found, [1], [NaN], () => ({ i: "nan" }));
   assert.equal(found.max, Infinity);
   assert.equal(found.worst.i, "nan");

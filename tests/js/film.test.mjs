@@ -40,12 +40,12 @@ for (const language of LANGUAGES) {
     const n = found.steps.length;
     const p = found.numPrompt;
     // step i computes p + i tokens again without a cache, and one with it (the first p)
-    assert.equal(found.without.length, n);
-    assert.equal(found.without.at(-1), n * p + (n * (n - 1)) / 2);
-    assert.equal(found.kept.at(-1), p + n - 1);
+    assert.equal(found.withoutCache.length, n);
+    assert.equal(found.withoutCache.at(-1), n * p + (n * (n - 1)) / 2);
+    assert.equal(found.withCache.at(-1), p + n - 1);
     const words = (of) => [...of.tail.sequences.values()].find((seq) => seq.request_id === "A").token_ids;
     assert.deepEqual(words(plain), words(log).slice(0, p + n));
-    assert.ok(found.without.at(-1) / found.kept.at(-1) > 10);
+    assert.ok(found.withoutCache.at(-1) / found.withCache.at(-1) > 10);
   });
 
   test(`${language}: the query that is shown asks several words, and its weights sum to one`, () => {
@@ -62,7 +62,7 @@ for (const language of LANGUAGES) {
   test(`${language}: K and V of every kept position and the attending query are recorded`, () => {
     const { film: found } = film(language);
     const { head, query } = attentionOf(found, 12);
-    for (let position = 0; position < found.kept.at(-1); position++)
+    for (let position = 0; position < found.withCache.at(-1); position++)
       for (const kind of ["k", "v"]) assert.ok(vectorIn(found, kind, position, head), `${kind} of ${position}`);
     assert.equal(vectorIn(found, "q", query, head).length, found.log.header.model.head_dim);
   });

@@ -58,7 +58,7 @@ class Server {
 
 const { settings } = await import("../../static/js/state/settings.js");
 const { Lockstep } = await import("../../static/js/runs/lockstep.js");
-const wish = (seed) => ({ prompts: ["a"], sampling: {}, configs: { left: { seed }, right: { seed: seed + 1 } } });
+const spec = (seed) => ({ prompts: ["a"], sampling: {}, configs: { left: { seed }, right: { seed: seed + 1 } } });
 const make = (options) => new Lockstep("test", ["left", "right"], options);
 /** A server, and lanes that run as fast as it answers. */
 const begin = () => {
@@ -69,7 +69,7 @@ const seeds = (lanes) => lanes.logs.value.map((log) => log.header.engine.seed);
 
 test("lanes take turns, one step each, to their end", async () => {
   const { server, lanes } = begin();
-  await lanes.run(wish(5));
+  await lanes.run(spec(5));
   assert.equal(lanes.phase.value, "done");
   assert.equal(lanes.numSteps.value, OUTPUTS);
   assert.deepEqual(seeds(lanes), [5, 6]);
@@ -88,7 +88,7 @@ test("lanes take turns, one step each, to their end", async () => {
 test("lanes whose arrays are not needed capture nothing", async () => {
   for (const captures of [false, true]) {
     const server = new Server();
-    await make({ captures }).step(wish(0));
+    await make({ captures }).step(spec(0));
     assert.deepEqual(
       server.asked.filter(([event]) => event === "create").map(([, body]) => body.captures),
       [captures, captures],
@@ -99,10 +99,10 @@ test("lanes whose arrays are not needed capture nothing", async () => {
 
 test("a later request during setup replaces the first", async () => {
   const { server, lanes } = begin();
-  const first = lanes.step(wish(10));
+  const first = lanes.step(spec(10));
   await soon();
   lanes.reset();
-  await lanes.step(wish(20));
+  await lanes.step(spec(20));
   await first;
   assert.deepEqual(seeds(lanes), [20, 21]);
   assert.deepEqual([lanes.phase.value, lanes.numSteps.value, server.theaters.size], ["ready", 1, 2]);
@@ -110,11 +110,11 @@ test("a later request during setup replaces the first", async () => {
 
 test("a reset in the middle of a step leaves no step waiting", async () => {
   const { lanes } = begin();
-  await lanes.step(wish(1));
-  const running = lanes.run(wish(1));
+  await lanes.step(spec(1));
+  const running = lanes.run(spec(1));
   await soon();
   lanes.reset();
-  await lanes.step(wish(3));
+  await lanes.step(spec(3));
   await running;
   assert.deepEqual(seeds(lanes), [3, 4]);
   assert.deepEqual([lanes.phase.value, lanes.numSteps.value], ["ready", 1]);
@@ -123,7 +123,7 @@ test("a reset in the middle of a step leaves no step waiting", async () => {
 test("a pause between two slow steps is one at once", async () => {
   const { lanes } = begin();
   settings.speed.value = 0.25; // four seconds from step to step
-  const running = lanes.run(wish(1));
+  const running = lanes.run(spec(1));
   while (lanes.numSteps.value === 0) await soon();
   await soon();
   const began = performance.now();
@@ -135,7 +135,7 @@ test("a pause between two slow steps is one at once", async () => {
 
 test("a pause while the lanes are set up does not leave them there", async () => {
   const { lanes } = begin();
-  const first = lanes.step(wish(1));
+  const first = lanes.step(spec(1));
   await soon();
   lanes.pause();
   await first;
@@ -146,39 +146,39 @@ test("a refusal is a sentence, and the next try begins from the start", async ()
   const server = new Server();
   server.refuse = (event, body) => (event === "create" && body.name === "test: right" ? "no room" : null);
   const lanes = make();
-  await lanes.step(wish(1));
+  await lanes.step(spec(1));
   assert.deepEqual([lanes.phase.value, lanes.problem.value, lanes.logs.value], ["idle", { message: "no room" }, null]);
   server.refuse = null;
-  await lanes.step(wish(1));
+  await lanes.step(spec(1));
   assert.deepEqual(
     [lanes.phase.value, lanes.problem.value, lanes.numSteps.value, server.sockets],
     ["ready", null, 1, 2],
   );
 });
 
-test("after a reset the same theaters run another wish", async () => {
+test("after a reset the same theaters run another spec", async () => {
   const { server, lanes } = begin();
-  await lanes.run(wish(1));
+  await lanes.run(spec(1));
   lanes.reset();
   assert.deepEqual([lanes.logs.value, lanes.numSteps.value, lanes.phase.value], [null, 0, "idle"]);
-  await lanes.run(wish(7));
+  await lanes.run(spec(7));
   assert.deepEqual([seeds(lanes), lanes.numSteps.value, server.theaters.size], [[7, 8], OUTPUTS, 2]);
 });
 
 test("a lost connection ends the run: what was run stays, and the next begins on another", async () => {
   const { server, lanes } = begin();
-  await lanes.step(wish(1));
+  await lanes.step(spec(1));
   server.handlers.disconnect("transport close");
   assert.deepEqual([lanes.phase.value, lanes.problem.value], ["idle", { message: "" }]);
   assert.deepEqual([lanes.logs.value.length, lanes.numSteps.value], [2, 1]);
-  await lanes.step(wish(1));
+  await lanes.step(spec(1));
   assert.deepEqual([lanes.phase.value, lanes.problem.value, server.sockets], ["ready", null, 2]);
 });
 
 test("a session closed during a step is reported once", async () => {
   const { server, lanes } = begin();
-  await lanes.step(wish(1));
-  const stepping = lanes.step(wish(1));
+  await lanes.step(spec(1));
+  const stepping = lanes.step(spec(1));
   await soon();
   server.handlers.closed({ theater: "t0", reason: "no step for an hour" });
   await stepping;
@@ -187,7 +187,7 @@ test("a session closed during a step is reported once", async () => {
 
 test("a theater that the server closed ends the run with its reason", async () => {
   const { server, lanes } = begin();
-  await lanes.step(wish(1));
+  await lanes.step(spec(1));
   server.handlers.closed({ theater: "t9", reason: "another's" });
   assert.equal(lanes.phase.value, "ready");
   server.handlers.closed({ theater: "t1", reason: "no step for an hour" });
@@ -197,7 +197,7 @@ test("a theater that the server closed ends the run with its reason", async () =
 test("several sets of lanes run at once, each on theaters of its own", async () => {
   const server = new Server();
   const [one, other] = [make(), make()];
-  await Promise.all([one.step(wish(1)), other.step(wish(5))]);
+  await Promise.all([one.step(spec(1)), other.step(spec(5))]);
   assert.deepEqual(
     [seeds(one), seeds(other)],
     [
@@ -210,32 +210,32 @@ test("several sets of lanes run at once, each on theaters of its own", async () 
 
 test("requests during setup run when the lanes are ready", async () => {
   const { lanes } = begin();
-  const first = lanes.prepare(wish(1));
+  const first = lanes.prepare(spec(1));
   await soon();
   assert.equal(lanes.phase.value, "opening");
-  await lanes.step(wish(1));
+  await lanes.step(spec(1));
   await first;
   assert.deepEqual([lanes.phase.value, lanes.numSteps.value], ["ready", 1]);
 });
 
 test("a request replaces only an uncomputed one", async () => {
   const { server, lanes } = begin();
-  await lanes.prepare(wish(1));
+  await lanes.prepare(spec(1));
   assert.deepEqual([lanes.phase.value, seeds(lanes), lanes.numSteps.value], ["ready", [1, 2], 0]);
-  await lanes.prepare(wish(5));
+  await lanes.prepare(spec(5));
   assert.deepEqual([seeds(lanes), server.theaters.size], [[5, 6], 2]);
-  await lanes.step(wish(7)); // asked for with the step
+  await lanes.step(spec(7)); // asked for with the step
   assert.deepEqual([seeds(lanes), lanes.numSteps.value], [[7, 8], 1]);
-  await lanes.prepare(wish(9));
-  await lanes.step(wish(9));
+  await lanes.prepare(spec(9));
+  await lanes.step(spec(9));
   assert.deepEqual([seeds(lanes), lanes.numSteps.value], [[7, 8], 2]);
 });
 
 test("after a restart the previous runs stay until the new ones arrive", async () => {
   const { lanes } = begin();
-  await lanes.step(wish(1));
+  await lanes.step(spec(1));
   const before = lanes.logs.value;
-  const begun = lanes.restart(wish(3));
+  const begun = lanes.restart(spec(3));
   assert.deepEqual([lanes.logs.value, lanes.numSteps.value, lanes.phase.value], [before, 0, "opening"]);
   await begun;
   assert.deepEqual([seeds(lanes), lanes.numSteps.value, lanes.phase.value], [[3, 4], 0, "ready"]);
@@ -243,11 +243,11 @@ test("after a restart the previous runs stay until the new ones arrive", async (
 
 test("leaving lanes without a computed step closes their sessions; others wait, and do not run", async () => {
   const { server, lanes } = begin();
-  await lanes.prepare(wish(1));
+  await lanes.prepare(spec(1));
   lanes.leave();
   assert.deepEqual([lanes.logs.value, lanes.phase.value, server.handlers.gone], [null, "idle", true]);
   settings.speed.value = 0.25;
-  const running = lanes.run(wish(1));
+  const running = lanes.run(spec(1));
   while (lanes.numSteps.value === 0) await soon();
   lanes.leave();
   await running;

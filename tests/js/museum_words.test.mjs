@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { show } from "../../static/js/control/drawn.js";
 import { factsOf } from "../../static/js/panels/museum/facts.js";
-import { lanes, player, scene, wishOf } from "../../static/js/panels/museum/model.js";
+import { lanes, player, scene, specOf } from "../../static/js/panels/museum/model.js";
 import { witnesses } from "../../static/js/panels/museum/notices.js";
 import { museumSentence } from "../../static/js/panels/museum/words.js";
 import { stepRecords } from "../../static/js/runs/steps.js";
@@ -31,7 +31,7 @@ function at(logs, step) {
   show(player.shown);
   player.look(step);
   lanes.phase.value = "done";
-  lanes.wish.value = { prompts: ["a", "b"] };
+  lanes.spec.value = { prompts: ["a", "b"] };
   return scene.value;
 }
 
@@ -123,7 +123,7 @@ test("common decisions are described only if faults may hide behind them", () =>
 
 test("both lanes get the same request except the fault", () => {
   const config = { block_size: 4, num_blocks: 32, max_num_seqs: 16 };
-  const { prompts, configs } = wishOf({
+  const { prompts, configs } = specOf({
     id: "slot_off_by_one",
     prompts: { en: ["moon"], zh: ["月"] },
     sampling: {},

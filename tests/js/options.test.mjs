@@ -5,9 +5,9 @@ import { ENGINE, LAYOUT, ROWS, rowsOf, SAMPLING } from "../../static/js/state/op
 import {
   adoptConfig,
   applies,
-  asking,
   chooseSampling,
   differing,
+  pendingConfigs,
   wantedConfig,
   wantedSampling,
 } from "../../static/js/state/run_settings.js";
@@ -130,10 +130,10 @@ test("a contiguous run's blocks are derived: the controls keep what was asked fo
 test("choices made while a run starts are kept", () => {
   reset();
   settings.strategy.value = "contiguous"; // chosen after first_fit, which the server begins now
-  asking.count = 2;
+  pendingConfigs.count = 2;
   adoptConfig({ ...modelFacts.value.config, strategy: "first_fit" });
   assert.equal(settings.strategy.value, "contiguous");
-  asking.count = 0;
+  pendingConfigs.count = 0;
   adoptConfig({ ...modelFacts.value.config, strategy: "none" });
   assert.equal(settings.strategy.value, "none");
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { KEYS, keyOf, rowFor } from "../../static/js/control/keyboard.js";
-import { beat, mainAction, recordAtTenth } from "../../static/js/control/playback.js";
+import { mainAction, nextTick, recordAtTenth } from "../../static/js/control/playback.js";
 import {
   clusters,
   KINDS,
@@ -89,8 +89,8 @@ test("the big button runs the engine only at the newest record of a live run", (
 });
 
 test("beats keep the pace when a frame comes late, and forgive a long pause", () => {
-  assert.equal(beat(0, 260, 250), 250); // 10 ms late: the next is due at 500, not 510
-  assert.equal(beat(0, 5000, 250), 5000); // a hidden tab: no burst of nineteen moves
+  assert.equal(nextTick(0, 260, 250), 250); // 10 ms late: the next is due at 500, not 510
+  assert.equal(nextTick(0, 5000, 250), 5000); // a hidden tab: no burst of nineteen moves
 });
 
 test("digits are tenths of the run", () => {

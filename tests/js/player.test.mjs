@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { show } from "../../static/js/control/drawn.js";
 import { next } from "../../static/js/control/playback.js";
-import { beneath, player, takeOver } from "../../static/js/control/player.js";
+import { player, playerBelow, takeOver } from "../../static/js/control/player.js";
 import { own, shownRun } from "../../static/js/state/run.js";
 
 /** A driver whose run is at its end, and what it was asked for. */
@@ -30,7 +30,7 @@ test("a finished lesson is removed below a race", () => {
   const leaveRace = takeOver(race);
   leaveLesson();
   assert.equal(player.value, race);
-  assert.equal(beneath(), null);
+  assert.equal(playerBelow(), null);
   leaveRace();
   leaveRace();
   assert.equal(player.value, page);

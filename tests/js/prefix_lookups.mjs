@@ -22,7 +22,7 @@ export function lookupsAgree(log) {
       const salt = contentsOf(log).saltOf(op.seq_id);
       const found = wouldHit(log, prefixTree(log, state, record.instance), state, tokens, salt, index);
       ends[found.end] = (ends[found.end] ?? 0) + 1;
-      const ids = found.way.flatMap((node) => node.blocks.map((block) => block.block_id));
+      const ids = found.path.flatMap((node) => node.blocks.map((block) => block.block_id));
       const same =
         found.tokens === op.num_hit_tokens &&
         op.block_ids.every((id) => ids.includes(id)) &&

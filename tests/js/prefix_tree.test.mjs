@@ -195,7 +195,7 @@ test("no hit is predicted where a head or layer is off", () => {
     queried.value = { text: "a", tokens: [1, 2, 5] };
     return [0, 1, 2].map((index) => {
       drawing.value = index;
-      return answer.value?.way.length ?? null;
+      return answer.value?.path.length ?? null;
     });
   };
   assert.deepEqual(answers(null), [0, 1, 1]);

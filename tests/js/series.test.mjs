@@ -8,9 +8,9 @@ import {
   budgetScale,
   GUTTER,
   labelEvery,
-  visibleRecords,
   rowsFit,
   tracksLayout,
+  visibleRecords,
 } from "../../static/js/panels/scheduler/geometry.js";
 import { connection, own } from "../../static/js/state/store.js";
 

@@ -229,16 +229,16 @@ test("a new run that is asked for while the server is away begins when it is bac
   const [begun, again] = [session.startAgain(), session.startAgain()];
   assert.equal(await again, false);
   await soon();
-  assert.deepEqual([session.beginning.value, socket.asked.length], [true, 0]);
+  assert.deepEqual([session.isStarting.value, socket.asked.length], [true, 0]);
   await back();
   socket.question("create").lose(); // away again, before it answered
   await drop();
   await soon();
-  assert.deepEqual([session.beginning.value, socket.asked.length], [true, 0]);
+  assert.deepEqual([session.isStarting.value, socket.asked.length], [true, 0]);
   await back();
   socket.question("create").answer(joined("N"));
   assert.equal(await begun, true);
-  assert.deepEqual([session.state, session.beginning.value, socket.asked.length], ["live", false, 0]);
+  assert.deepEqual([session.state, session.isStarting.value, socket.asked.length], ["live", false, 0]);
 });
 
 test("a new run that was asked for is not begun any more when a file was opened meanwhile", async () => {
@@ -247,7 +247,7 @@ test("a new run that was asked for is not begun any more when a file was opened 
   const begun = session.startAgain();
   session.open(file(2));
   assert.equal(await begun, false);
-  assert.deepEqual([session.state, session.beginning.value], ["file", false]);
+  assert.deepEqual([session.state, session.isStarting.value], ["file", false]);
 });
 
 test("the reason of a lost run is in the page's language", async () => {

@@ -7,10 +7,10 @@ import { file, following, joined, later, session, settings, socket, soon, store 
 
 const actions = await import("../../static/js/control/actions.js");
 const { followSelection, canGoBack } = await import("../../static/js/state/selection.js");
-const { library, refresh, take } = await import("../../static/js/net/library.js");
+const { library, refresh, openFile } = await import("../../static/js/net/library.js");
 const { comparison, followComparison } = await import("../../static/js/panels/compare/model.js");
 const bench = await import("../../static/js/bench/live.js");
-const { roofs, wantRoofs } = await import("../../static/js/net/rooflines.js");
+const { roofs, followRoofs } = await import("../../static/js/net/rooflines.js");
 
 /** Let each fetch wait for the test: [{address, answer(status, body)}]. */
 function slowFetch() {
@@ -37,8 +37,8 @@ test("the later of two files is shown", async () => {
   let read;
   const head = { arrayBuffer: async () => file(1).slice(0, 8) };
   const whole = () => new Promise((done) => (read = () => done(file(1))));
-  const first = take({ name: "slow", size: 10, slice: () => head, arrayBuffer: whole });
-  await take({ name: "quick", size: 10, slice: () => head, arrayBuffer: async () => file(3) });
+  const first = openFile({ name: "slow", size: 10, slice: () => head, arrayBuffer: whole });
+  await openFile({ name: "quick", size: 10, slice: () => head, arrayBuffer: async () => file(3) });
   read();
   await Promise.race([first, soon()]);
   assert.equal(store.numRecords.value, 3);
@@ -83,7 +83,7 @@ test("a machine that was busy is measured when the run was paused while the answ
   await following(1);
   const asked = slowFetch();
   store.status.value = { ...store.status.value, mode: "running" };
-  const stop = wantRoofs();
+  const stop = followRoofs();
   store.status.value = { ...store.status.value, mode: "paused" };
   asked[0].answer(409, {});
   await soon();

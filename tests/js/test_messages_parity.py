@@ -24,9 +24,9 @@ def test_the_page_says_what_python_says(path: Path) -> None:
     with TraceReader(path) as log:
         for index, line in enumerate(output.splitlines(), start=0):
             record = log.record(index)
-            contexts = [Context(header=log.header, record=record, place=place) for place in range(len(record.ops))]
+            contexts = [Context(header=log.header, record=record, index=place) for place in range(len(record.ops))]
             assert json.loads(line) == [
-                [voice.tell(op, context, register) for voice in voices for register in get_args(Register)]
+                [voice.render(op, context, register) for voice in voices for register in get_args(Register)]
                 for op, context in zip(record.ops, contexts, strict=True)
             ], f"record {index}"
         assert index + 1 == len(log)

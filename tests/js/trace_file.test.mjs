@@ -3,14 +3,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { take } from "../../static/js/net/library.js";
+import { openFile } from "../../static/js/net/library.js";
 import { file, following, store } from "./session_page.mjs";
 import "./words.mjs";
 
 /** Take a file while a run is followed; what is said, in the error tone. */
 async function taken(content, name) {
   await following(2);
-  await take(new File([content], name));
+  await openFile(new File([content], name));
   return store.toasts.value.filter(({ tone }) => tone === "error").map(({ text }) => text);
 }
 

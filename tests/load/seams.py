@@ -50,7 +50,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "samples": {"n": 3, "temperature": 1.0, "seed": 7},
     "beams": {"use_beam_search": True, "beam_width": 2, "n": 2},
 }
-FAULTS = ("move_blocks", "execute", "execute", "sample", "start_load_kv", "put")
+FAULTS = ("move_blocks", "execute", "execute", "sample", "start_load_kv", "write")
 MAX_ACTIONS = 20_000
 LEASES = (0.05, 0.6, 0.6)  # seconds
 
@@ -103,7 +103,7 @@ def fail_once(engine: Engine, where: str, is_beside: bool = False) -> None:
         "execute": engine._runner,
         "sample": engine._outputs.sampler,
         "start_load_kv": engine._connector,
-        "put": engine.kv_caches[0],
+        "write": engine.kv_caches[0],
     }
     owner = owners[where]
     if where in vars(owner):

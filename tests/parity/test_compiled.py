@@ -32,7 +32,7 @@ from engine.model.compiled_forward import CompiledForward
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module, load_model
-from engine.model.native_step import LaidOut, StepLayout
+from engine.model.native_step import ActiveStep, StepLayout
 from engine.model.served_check import check_compiled
 from engine.model.thread_count import ThreadCount
 from engine.trace import codec
@@ -171,7 +171,7 @@ def test_fewer_threads_are_for_one_pass_and_thread(compile_once: Compiled, monke
 
     for count in (3, 1):
         layout = StepLayout(array("q", (0, 0, 0, 0, count)), ThreadCount())
-        with LaidOut(forward.kernel, layout), ThreadPoolExecutor(1) as other:
+        with ActiveStep(forward.kernel, layout), ThreadPoolExecutor(1) as other:
             during.extend((torch.get_num_threads(), other.submit(torch.get_num_threads).result()))
         monkeypatch.setattr(ThreadCount, "choose", lambda self, count=count: count)
         driver = Driver(model, 4, 16)

@@ -109,7 +109,7 @@ def test_greedy_output_is_the_same_with_and_without_releasing(mode: Any) -> None
                 [cache] = engine._cache.groups
                 cache.retention = None
                 prefixes = engine._cache.prefixes
-                prefixes._shelves = [shelf._replace(retention=None) for shelf in prefixes._shelves]
+                prefixes._groups = [group._replace(retention=None) for group in prefixes._groups]
             runs.append(ran(engine, prompts))
         assert (runs[-1].ops[Release] > 0) == releases
     assert runs[0].outputs == runs[1].outputs == runs[2].outputs

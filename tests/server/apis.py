@@ -48,7 +48,7 @@ class Api:
     @property
     def served(self) -> ServedSession:
         """Return the API's session and its engine."""
-        found: ServedSession = self.app.extensions["kvtheater.api"].of_model(None)
+        found: ServedSession = self.app.extensions["kvtheater.api"].session_of_model(None)
         return found
 
     def records(self) -> list[StepRecord]:

@@ -70,7 +70,7 @@ def logged(tmp_path: Path) -> Iterator[Logged]:
 
 def test_each_request_is_a_line(logged: Logged) -> None:
     session = requests.Session()  # one connection: what a line says is of its own request
-    began = time.time()
+    started_at = time.time()
     size = len(session.get(f"{logged.url}/api/health?secret=1").content)
     session.post(f"{logged.url}/api/nowhere", data="a body")
     session.get(f"{logged.url}/%E6%98%A5")
@@ -78,7 +78,7 @@ def test_each_request_is_a_line(logged: Logged) -> None:
     assert set(health) == FOR_EACH
     assert (health["method"], health["path"], health["status"]) == ("GET", "/api/health", 200)
     assert size < health["bytes"] < size + 2000, "the head is counted too"
-    assert 0 < health["seconds"] < time.time() - began
+    assert 0 < health["seconds"] < time.time() - started_at
     assert health["time"].startswith("20") and health["time"].endswith("Z")
     assert (nowhere["method"], nowhere["path"], nowhere["status"]) == ("POST", "/api/nowhere", 405)
     assert spring["path"] == "/春"
@@ -219,7 +219,7 @@ class Stuck(io.StringIO):
 
 
 def noted(log: AccessLog, path: str) -> None:
-    log.note({"REQUEST_METHOD": "GET", "PATH_INFO": path}, began=0.0, seconds=0.1, status=200, num_bytes=1)
+    log.record({"REQUEST_METHOD": "GET", "PATH_INFO": path}, started_at=0.0, seconds=0.1, status=200, num_bytes=1)
 
 
 def test_a_blocked_file_delays_no_request_and_lost_lines_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -270,7 +270,7 @@ def test_trace_explain(capsys, trace):
     assert json.loads(out)["totals"]["requests"] == 1
     status, out, err = run(capsys, "trace", "explain", str(trace), "--request", "17")
     assert status == 2 and not out
-    assert err == "kvtheater: no request is called '17'; the trace has 1: request-0\n"
+    assert err == "kvtheater: there is no request '17'; the trace has 1: request-0\n"
 
 
 def test_a_trace_that_contradicts_itself(capsys, trace, tmp_path):
@@ -308,7 +308,7 @@ def test_a_full_disk_during_a_recording(tmp_path):
         assert reader.damage is None and len(reader) > 1
         count = len(reader)
     assert done.returncode == 2 and out.startswith(" ")
-    assert err == (f"kvtheater: the log cannot be written: File too large; {path} holds the {count} records before\n")
+    assert err == (f"kvtheater: the log cannot be written: File too large; {path} has the {count} earlier records\n")
 
 
 def test_a_user_without_a_home_has_a_command_line(capsys, monkeypatch):
@@ -338,7 +338,7 @@ def test_a_request_to_the_hub_is_announced_before_it_is_sent(
     for name in ("nobody/nothing", "./nothing"):
         status, out, err = run(capsys, "info", name)
         assert (status, out) == (2, "") and "nobody answers" in err
-    assert seen == ["kvtheater: nobody/nothing is not a folder here; asking the Hugging Face hub\n", ""]
+    assert seen == ["kvtheater: nobody/nothing is not a folder here; requesting it from the Hugging Face hub\n", ""]
     assert "HF_HUB_OFFLINE" not in os.environ
 
 
@@ -440,4 +440,4 @@ def test_too_little_memory_is_said_before_torch_is_loaded(capsys, monkeypatch):
     monkeypatch.setattr("app.cli.loading.memory", lambda: Memory(available=300 << 20, total=300 << 20))
     status, out, err = run(capsys, "generate", "x")
     assert (status, out) == (2, "")
-    assert err == "kvtheater: 300 MiB of memory are allowed here; torch and a small model take 384\n"
+    assert err == "kvtheater: the memory limit is 300 MiB; torch and a small model need 384 MiB\n"

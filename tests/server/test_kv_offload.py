@@ -119,9 +119,9 @@ def test_a_run_created_alone_uses_no_tiers(model: LoadedModel, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--kv-offload-cpu", "much"], "“much” is no size"),
-        (["--kv-offload-disk", "10GiB"], "does not say where"),
-        (["--kv-offload-disk", "blocks:10GiB", "--api", "--api-private"], "--api-private nothing"),
+        (["--kv-offload-cpu", "much"], "“much” is not a size"),
+        (["--kv-offload-disk", "10GiB"], "does not have the form"),
+        (["--kv-offload-disk", "blocks:10GiB", "--api", "--api-private"], "which --api-private forbids"),
         (["--kv-offload-disk", "/proc/nowhere:1GiB"], "/proc/nowhere"),
     ],
 )

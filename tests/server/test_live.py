@@ -80,7 +80,7 @@ def test_a_signal_ends_the_server_cleanly() -> None:
         assert process.returncode == 0 and lines == []
         kept, *rest = out.splitlines()  # the compiled pass may be there already, and says so
         assert kept == "4 layers keep keys and values, 2,048 bytes a token"
-        assert rest[-2:] == ["stopping: closing 1 session with 1 viewer; once more to stop at once", "stopped"]
+        assert rest[-2:] == ["stopping: closing 1 session with 1 viewer; interrupt again to stop at once", "stopped"]
         assert [closed["theater"] for closed in viewer.closed] == [theater]
     finally:
         process.kill()

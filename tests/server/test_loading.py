@@ -106,7 +106,7 @@ def test_pages_without_a_model_answer_during_loading(early: Early) -> None:
 def test_the_page_of_scale_asks_again_until_this_machine_can_be_chosen(early: Early) -> None:
     first = early.get("/api/scale/roofline").json()
     assert first["is_loading"] and "here" not in [one["id"] for one in first["models"]]
-    early.served.have(FakeModel())
+    early.served.set_model(FakeModel())
     then = early.get("/api/scale/roofline").json()
     assert not then["is_loading"] and then["models"][0]["id"] == "here"
 
@@ -114,13 +114,13 @@ def test_the_page_of_scale_asks_again_until_this_machine_can_be_chosen(early: Ea
 def test_requests_that_need_a_model_get_retry_after(early: Early) -> None:
     health = early.get("/api/health").json()
     assert health["ok"] is True and health["model"]["state"] == "loading" and health["model"]["stage"] is None
-    early.served.begin("weights")
+    early.served.set_stage("weights")
     for address in ("/api/model", "/api/machine"):
         answer = early.get(address)
         assert answer.status_code == 503 and answer.headers["Retry-After"] == str(RETRY_AFTER), address
         error = answer.json()["error"]
         assert error["code"] == "loading"
-        assert error["message"] == "the model held is not there yet (reading its weights); ask again in a moment"
+        assert error["message"] == "the model held is not loaded yet (reading its weights); retry in a moment"
 
 
 def test_every_event_is_answered_before_there_is_a_model(early: Early) -> None:
@@ -134,10 +134,10 @@ def test_every_event_is_answered_before_there_is_a_model(early: Early) -> None:
 
 def test_connected_clients_get_each_loading_stage_in_order(early: Early) -> None:
     for stage in LOADING_STAGES:
-        early.served.begin(stage)
-    early.served.have(FakeModel())
-    early.served.compiled("under_way")
-    early.served.compiled("failed", "there is no compiler")
+        early.served.set_stage(stage)
+    early.served.set_model(FakeModel())
+    early.served.set_compiled("under_way")
+    early.served.set_compiled("failed", "there is no compiler")
     sent = early.viewer.models
     wait_for(lambda: len(sent) == 1 + len(LOADING_STAGES) + 3, "everything")
     assert [m["stage"] for m in sent] == [None, *LOADING_STAGES, None, None, None]
@@ -154,7 +154,7 @@ def test_connected_clients_get_each_loading_stage_in_order(early: Early) -> None
 
 
 def test_late_clients_get_the_current_loading_stage(early: Early) -> None:
-    early.served.have(FakeModel())
+    early.served.set_model(FakeModel())
     late = StatusViewer(early.url)
     wait_for(lambda: late.models)
     assert late.models[0]["state"] == "ready"
@@ -162,9 +162,9 @@ def test_late_clients_get_the_current_loading_stage(early: Early) -> None:
 
 
 def test_a_model_that_cannot_be_opened_is_refused_permanently(early: Early) -> None:
-    early.served.begin("weights")
-    early.served.fail(sentence_of(ModelError(sentence("gguf.empty", path="held.gguf"))))
-    text = "the model held could not be opened: held.gguf has no weights"
+    early.served.set_stage("weights")
+    early.served.set_failed(sentence_of(ModelError(sentence("gguf.empty", path="held.gguf"))))
+    text = "the model held cannot be opened: held.gguf has no weights"
     refused = early.viewer.refused("create")
     assert (refused["code"], refused["message"]) == ("refused", text)
     assert refused["said"]["zh"].endswith("held.gguf 中没有权重")
@@ -196,7 +196,7 @@ def test_the_options_table_is_completed_by_the_model(early: Early) -> None:
 
     assert in_page()["num_blocks"] == 64
     before = in_page()["block_size"]
-    early.served.have(model)
+    early.served.set_model(model)
     assert in_page() == initial(early.get("/api/model").json()["options"]["tables"]["engine"])
     assert (before, in_page()["num_blocks"]) == (4, 64)  # as the server was started
 
@@ -285,7 +285,7 @@ def test_the_address_is_printed_and_answers_during_loading(command: Callable[...
     assert status == 0 and re.fullmatch(r"fake is ready on none after \d+\.\d s, equal to itself", ready)
     kept, *rest = rest
     assert re.fullmatch(r"\d+ layers? keeps? keys and values, [\d,]+ bytes a token", kept)
-    assert rest == ["stopping: closing 0 sessions with 0 viewers; once more to stop at once", "stopped"]
+    assert rest == ["stopping: closing 0 sessions with 0 viewers; interrupt again to stop at once", "stopped"]
     assert err == [f"kvtheater: loading bundled: {IN_WORDS[stage]}" for stage in ("torch", "weights")]
 
 

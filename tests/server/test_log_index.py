@@ -63,7 +63,7 @@ def test_missing_records_are_refused(indexed):
     assert ask(indexed, "/series", first=5, end=5).status_code == 404
     assert ask(indexed, "/blocks", record="last").json()["error"]["code"] == "bad_request"
     refused = ask(indexed, "/heard", record=1)
-    assert refused.status_code == 404 and "not a monitored server's log" in refused.json()["error"]["message"]
+    assert refused.status_code == 404 and "not the log of a monitored server" in refused.json()["error"]["message"]
 
 
 def test_a_damaged_index_file_is_rebuilt(indexed, tmp_path):

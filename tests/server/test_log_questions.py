@@ -76,7 +76,7 @@ def test_queries_exclude_held_back_records():
 
 def test_tables_of_a_long_log_are_built_once(make_server, tmp_path, monkeypatch):
     """A separate process builds them; damaged ones are rebuilt, and a second server reuses those of the first."""
-    monkeypatch.setattr(app.log_index.questions, "LONG", 0)
+    monkeypatch.setattr(app.log_index.questions, "MIN_CACHED_BYTES", 0)
 
     def answered(server) -> dict[str, Any]:
         def is_there() -> bool:

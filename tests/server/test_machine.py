@@ -132,7 +132,7 @@ def test_the_old_pool_is_freed_if_both_do_not_fit(server, client, theater, monke
     server.model.build = build
     assert "no memory" in client.refused("reset", theater=theater)["message"]
     refused = client.refused("submit", theater=theater, prompts=[{"text": "abc"}])
-    assert "gave its memory up" in refused["message"]
+    assert "released its memory" in refused["message"]
     server.model.build, server.model.free_bytes = built, 1 << 34
     client.do("reset", theater=theater)
     client.do("submit", theater=theater, prompts=[{"text": "abc"}])

@@ -238,8 +238,8 @@ def test_http_requests_are_counted_by_what_they_asked_for(make_server: Callable[
 def test_server_errors_are_counted_as_5xx() -> None:
     counts = HttpRequests()
     for status in (500, 503, None):
-        counts.note({"REQUEST_METHOD": "POST", "PATH_INFO": "/v1/completions"}, seconds=0.2, status=status)
-    counts.note(None, seconds=0.0, status=400)
+        counts.record({"REQUEST_METHOD": "POST", "PATH_INFO": "/v1/completions"}, seconds=0.2, status=status)
+    counts.record(None, seconds=0.0, status=400)
     counter, refused, durations = counts.collect()
     assert [(s.labels["status"], s.value) for s in refused.samples] == [("500", 1), ("503", 1)]
     assert [(s.labels["status"], s.value) for s in counter.samples] == [("5xx", 2)]

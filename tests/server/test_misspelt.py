@@ -4,7 +4,7 @@ import pytest
 
 from app.cli import main
 from app.cli.options import UserError
-from app.cli.trace_explain import of_request
+from app.cli.trace_explain import timelines_of
 from app.ground.paths import static_dir
 from engine.trace.explain import Timeline, timelines
 from engine.trace.log import TraceReader
@@ -56,9 +56,9 @@ def test_a_request_is_found_by_its_number(capsys: pytest.CaptureFixture[str]) ->
 def test_a_number_that_names_no_request_is_a_sequence() -> None:
     """The ids of the API's requests are random: a digit at the end of one is no number of it."""
     everyone = [Timeline(seq_id=i, request_id=name, events=[]) for i, name in enumerate(["cmpl-a0c1", "cmpl-b7c0"])]
-    assert [story.request_id for story in of_request(everyone, "1")] == ["cmpl-b7c0"]
-    with pytest.raises(UserError, match="no request is called '2'"):
-        of_request(everyone, "2")
+    assert [one.request_id for one in timelines_of(everyone, "1")] == ["cmpl-b7c0"]
+    with pytest.raises(UserError, match="there is no request '2'"):
+        timelines_of(everyone, "2")
 
 
 def test_a_request_has_its_sequences_of_all_instances(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,6 +85,6 @@ def test_a_number_that_two_requests_end_with_names_neither() -> None:
     """Both r1 and s1 are suggested; r12 does not end with 1 as a number."""
     everyone = [Timeline(seq_id=i, request_id=name, events=[]) for i, name in enumerate(["r1", "s1", "r12"])]
     with pytest.raises(UserError, match=r"did you mean r1 or s1\?"):
-        of_request(everyone, "1")
-    assert [story.request_id for story in of_request(everyone, "12")] == ["r12"]
-    assert [story.request_id for story in of_request(everyone, "s1")] == ["s1"]
+        timelines_of(everyone, "1")
+    assert [one.request_id for one in timelines_of(everyone, "12")] == ["r12"]
+    assert [one.request_id for one in timelines_of(everyone, "s1")] == ["s1"]

@@ -46,12 +46,12 @@ class FakeOpener:
         return SIZES[name]
 
     def open(self, served: ModelEntry) -> None:
-        served.begin("weights")
+        served.set_stage("weights")
         assert self.let.wait(10)
         if self.broken:
             raise ValueError(self.broken)
         self.opened.append(served.name)
-        served.have(FakeModel(served.name, SIZES[served.name]))
+        served.set_model(FakeModel(served.name, SIZES[served.name]))
 
 
 class Several(Server):
@@ -138,7 +138,7 @@ def test_a_request_for_a_slow_model_is_answered_loading(
 ) -> None:
     monkeypatch.setattr("app.models.registry.WAIT", 0.5)
     server.opener.let.clear()
-    sentence = "the model one is not there yet (reading its weights); ask again in a moment"
+    sentence = "the model one is not loaded yet (reading its weights); retry in a moment"
     refused = client.refused("create", model="one")
     assert (refused["code"], refused["message"]) == ("loading", sentence)
     answer = requests.get(f"{server.url}/api/model?model=one")
@@ -155,8 +155,8 @@ def test_idle_models_are_unloaded_least_recently_used_first(server: Several, cli
     error = client.refused("create", model="three")
     assert error["code"] == "refused"
     assert error["message"] == (
-        "the model three could not be opened: its weights take 30 MiB, and of the 100 MiB that models may take those "
-        "in use hold 100 (first 20, one 40, two 40): close what runs on them, or start the server with a larger "
+        "the model three cannot be opened: its weights take 30 MiB, but of the limit of 100 MiB for all models, "
+        "100 MiB are in use (first 20, one 40, two 40); close their sessions, or start the server with a larger "
         "--max-model-mib"
     )
     for name in ("two", "one"):  # both idle, `two` for longer
@@ -182,7 +182,7 @@ def test_a_session_being_read_keeps_its_log_but_not_its_model(server: Several, c
 
 def test_a_model_that_fails_to_load_is_retried(server: Several, client: Client) -> None:
     """A client that polls while it loads sees the failure; a request after that tries again."""
-    sentence = "the model one could not be opened: its weights are no safetensors"
+    sentence = "the model one cannot be opened: its weights are no safetensors"
     server.opener.broken = "its weights are no safetensors"
     server.opener.let.clear()
     assert requests.get(f"{server.url}/api/model?model=one").status_code == 503
@@ -241,7 +241,7 @@ class LiveOpener:
     def open(self, served: ModelEntry) -> None:
         model = from_module(tiny_model("llama"), tiny_tokenizer(), served.name)
         self.modules.append(weakref.ref(model.module))
-        served.have(LiveModel(model, False, SETTINGS))
+        served.set_model(LiveModel(model, False, SETTINGS))
 
 
 @pytest.fixture
@@ -284,7 +284,7 @@ def test_sessions_share_weights_and_an_unloaded_model_is_free(
     assert models.find("one").leases == 0 and opener.modules[0]() is not None, "it stays as long as there is room"
     client.do("create", model="two")
     assert opener.modules[0]() is None, "its weights are freed"
-    assert not models.find("one").is_there and models.find("two").is_there
+    assert not models.find("one").is_loaded and models.find("two").is_loaded
 
 
 def test_the_command_that_opens_models_holds_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,7 +303,7 @@ def test_the_command_that_opens_models_holds_none_of_them(monkeypatch: pytest.Mo
     assert second.status()["compiled"] == "done", "it was named"
     module = weakref.ref(second.model._model.module)  # type: ignore[attr-defined]
     models.lease("bundled-mha").close()
-    assert [one.is_there for one in (first, second, third)] == [True, False, True]
+    assert [one.is_loaded for one in (first, second, third)] == [True, False, True]
     assert module() is None and third.status()["compiled"] == "off" and not opening.is_at_work
     assert second.facts is not None, "what is known of it stays"
 
@@ -331,13 +331,13 @@ def test_a_model_is_unloaded_on_request_when_nothing_runs_on_it(server: Several,
 
     theater = client.do("create", model="one")["theater"]
     refused = ask("one")
-    assert refused.status_code == 422 and refused.json()["error"]["message"] == "1 run is on one: close it first"
+    assert refused.status_code == 422 and refused.json()["error"]["message"] == "1 run uses one; close it first"
     client.do("configure", theater=theater, config={}, model="two")
     assert server.listed()["one"]["status"]["state"] == "ready"
     (one,) = [listed for listed in ask("one").json()["models"] if listed["status"]["name"] == "one"]
     assert one["status"]["state"] == "unloaded" and one["status"]["bytes"] == 0
     assert ask("one").json()["error"]["message"] == "one is not in memory"
-    assert "stays" in ask("first").json()["error"]["message"] and ask("none").status_code == 404
+    assert "cannot be unloaded" in ask("first").json()["error"]["message"] and ask("none").status_code == 404
     client.do("create", model="one")
     assert server.opener.opened == ["one", "two", "one"]
 

@@ -27,7 +27,7 @@ def test_invalid_uploads_are_refused(server, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(page, "MAX_BYTES", 2 << 20)
     large = send(server, "x" * (3 << 20))
     assert large.status_code == 413 and "more than 2 MiB" in large.text
-    with page._playing:
+    with page._running:
         assert send(server, "{}").status_code == 409
 
 

@@ -136,7 +136,7 @@ def test_another_log_in_the_file_is_shown_from_its_beginning(server, recorded, t
 )
 def test_nothing_can_be_asked_of_a_recording(server, client, recorded, event, fields):
     error = client.refused(event, theater=recorded["id"], **fields)
-    assert (error["code"], error["message"]) == ("refused", "this is a recording: it can be looked at, not changed")
+    assert (error["code"], error["message"]) == ("refused", "this is a recording: it can be viewed, but not changed")
     assert error["said"] == {"zh": "这是一份录制：只能查看，不能改变"}
 
 
@@ -271,7 +271,7 @@ def test_a_server_without_a_folder_stores_nothing(make_server):
     assert listed["can_keep"] is False and all(r["source"] == "shipped" for r in listed["recordings"])
     client = server.client()
     theater = client.do("create")["theater"]
-    assert "keeps no recordings" in client.refused("record", theater=theater)["message"]
+    assert "stores no recordings" in client.refused("record", theater=theater)["message"]
     assert requests.post(f"{server.url}/api/recordings", data=b"x").status_code == 422
 
 
@@ -328,5 +328,5 @@ def test_findings_are_reported(make_server, tmp_path):
     (folder / "x.kvtrace").write_text("no trace")
     server = make_server(data_dir=tmp_path / "data")
     (finding,) = requests.get(f"{server.url}/api/recordings").json()["findings"]
-    assert finding["kind"] == "not_a_trace" and "x.kvtrace is left alone" in finding["message"]
+    assert finding["kind"] == "not_a_trace" and "x.kvtrace was ignored" in finding["message"]
     assert json.dumps(finding)

@@ -118,7 +118,7 @@ def test_a_batch_is_sent_once_to_each_worker(room: Room, make_worker: Any, monke
     for follower in followers:
         has(follower, count)
     frames = [frame for data in sent if (frame := wire.read_down(data))]
-    packets = [one for frame in frames for one in frame.messages if isinstance(one, wire.Say)]
+    packets = [one for frame in frames for one in frame.messages if isinstance(one, wire.Delivery)]
     last = followers[0].records()[-1]
     assert [len(one.clients or ()) for one in packets if last in one.packet] == [8, 8]
 
@@ -349,7 +349,7 @@ def test_a_worker_of_another_version_is_sent_away(
 @pytest.mark.parametrize("command", ["serve", "worker"])
 def test_a_missing_message_queue_is_one_sentence(command: str, capsys: Any) -> None:
     pytest.importorskip("redis")
-    for url, message in (("redis://127.0.0.1:1", "no Redis answers"), ("http://x", "is no URL of a Redis server")):
+    for url, message in (("redis://127.0.0.1:1", "no Redis answers"), ("http://x", "is not a Redis URL")):
         assert main([command, "--message-queue", url, "--port", "0"]) == 2
         error = capsys.readouterr().err
         assert message in error and "Traceback" not in error and error.count("\n") <= 2

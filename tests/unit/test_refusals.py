@@ -128,7 +128,7 @@ def test_every_sentence_of_a_class_is_used() -> None:
 def test_nested_refusals_keep_their_translations() -> None:
     inner = RequestError(sentence("request.empty"))
     outer = refuse("refused", "lesson.wrong", error=inner)
-    assert outer.message == "the lesson does not hold: the prompt is empty: it needs at least one token"
+    assert outer.message == "the lesson fails: the prompt is empty: it needs at least one token"
     assert outer.translations and outer.translations["zh"].endswith("提示词是空的：至少需要一个词元")
     assert refused(inner).translations == inner.translations
     assert AppError("refused", Sentence.of({"en": "no", "zh": "不"})).as_map()["error"]["said"] == {"zh": "不"}

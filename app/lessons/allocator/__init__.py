@@ -1,1 +1,1 @@
-"""Allocator exercise: the learner performs the block manager's operations, graded by the run's own."""
+"""Allocator exercise: the learner performs the block manager's operations, which are graded against the run's."""

@@ -1,7 +1,8 @@
-"""Block manager of an exercise: effect of operations on tables, free queue and ref counts, and rejected operations.
+"""Block manager of an exercise: applies operations to block tables, free queue and ref counts, or rejects them.
 
 It follows the engine's rules (`engine/cache/block_pool.py`, `engine/cache/group_manager.py`): a block is allocated from
-the free queue after evicting its hash; at ref_count 0 it returns to the queue's front, or with a hash to its back.
+the free queue after its hash is evicted. At ref_count 0 it returns to the front of the queue, or to the back if it has
+a hash.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ Objection = Literal[
 class BlockMove(Struct, frozen=True, kw_only=True):
     """Operation on the block `block`.
 
-    `allocate`  it becomes the next block of sequence `seq`
-    `share`     the same, for a block that already has the right content
-    `copy`      it becomes a copy of block `source`, and replaces it in the table of `seq`
-    `free`      it leaves the table of `seq`
-    `evict`     its hash is removed
+    `allocate`  append the block to the table of sequence `seq`
+    `share`     append a block that already has the right content
+    `copy`      copy block `source` to the block, which replaces `source` in the table of `seq`
+    `free`      remove the block from the table of `seq`
+    `evict`     remove the block's hash
     """
 
     kind: Kind
@@ -45,10 +46,10 @@ class BlockMove(Struct, frozen=True, kw_only=True):
 
 
 class BlockManager:
-    """Blocks of one group after the operations so far."""
+    """State of the blocks of one group."""
 
     def __init__(self, state: State, leaving: set[int]) -> None:
-        """`leaving`: sequences whose blocks may be freed."""
+        """Begin with a state of the run. `leaving`: sequences whose blocks may be freed."""
         self.size = state.block_size
         self.queue = list(state.free_queues[0])
         self.refs = [block.ref_count for block in state.blocks]
@@ -59,17 +60,17 @@ class BlockManager:
         self._leaving = leaving
 
     def objection(self, move: BlockMove) -> Objection | None:
-        """Return why the operation is not allowed, or None."""
+        """Return the reason why the operation is not allowed, or None if it is."""
         table = self.tables.get(move.seq) if move.seq is not None else None
         if table is None and (move.kind != "evict" or move.seq is not None):
             return "nobody"
         match move.kind:
             case "allocate":
-                return self._taken(move.block)
+                return self._allocation_objection(move.block)
             case "share":
-                return self._not_shared(move.block, table or [], self._texts[move.seq or 0])
+                return self._share_objection(move.block, table or [], self._texts[move.seq or 0])
             case "copy":
-                return self._not_copied(move, table or [])
+                return self._copy_objection(move, table or [])
             case "free":
                 if move.block not in (table or []):
                     return "not_in_table"
@@ -78,12 +79,12 @@ class BlockManager:
                 return "in_use" if self.refs[move.block] else None if self.hashed[move.block] else "no_hash"
 
     def do(self, move: BlockMove) -> None:
-        """Perform an allowed operation."""
+        """Apply an allowed operation."""
         block = move.block
         table = self.tables[move.seq] if move.seq is not None else []
         match move.kind:
             case "allocate":
-                self._take(block, [])
+                self._allocate(block, [])
                 table.append(block)
             case "share":
                 if not self.refs[block]:
@@ -92,7 +93,7 @@ class BlockManager:
                 table.append(block)
             case "copy":
                 assert move.source is not None
-                self._take(block, list(self.content[move.source]))
+                self._allocate(block, list(self.content[move.source]))
                 self.refs[move.source] -= 1
                 table[table.index(move.source)] = block
             case "free":
@@ -104,18 +105,18 @@ class BlockManager:
                 self.hashed[block], self.content[block] = False, []
 
     def cache(self, block: int, tokens: list[int]) -> None:
-        """Set the hash of a full block, as the engine did, if it is also held here."""
+        """Set the hash of a full block that the engine has cached, if the block is in use here too."""
         if self.refs[block]:
             self.hashed[block], self.content[block] = True, list(tokens)
 
-    def _take(self, block: int, content: list[int]) -> None:
+    def _allocate(self, block: int, content: list[int]) -> None:
         self.queue.remove(block)
         self.refs[block], self.content[block] = 1, content
 
-    def _taken(self, block: int) -> Objection | None:
+    def _allocation_objection(self, block: int) -> Objection | None:
         return "in_use" if self.refs[block] else "still_hashed" if self.hashed[block] else None
 
-    def _not_shared(self, block: int, table: list[int], text: list[int]) -> Objection | None:
+    def _share_objection(self, block: int, table: list[int], text: list[int]) -> Objection | None:
         end = (len(table) + 1) * self.size
         if block in table:
             return "twice"
@@ -125,10 +126,10 @@ class BlockManager:
             return "other_tokens"
         return "last_token" if end > len(text) - 1 else None
 
-    def _not_copied(self, move: BlockMove, table: list[int]) -> Objection | None:
+    def _copy_objection(self, move: BlockMove, table: list[int]) -> Objection | None:
         source = move.source
         if source is None or source not in table:
             return "not_in_table"
         if len(self.content[source]) == self.size:
             return "full"
-        return "alone" if self.refs[source] == 1 else self._taken(move.block)
+        return "alone" if self.refs[source] == 1 else self._allocation_objection(move.block)

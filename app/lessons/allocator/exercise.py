@@ -1,4 +1,4 @@
-"""Exercise from a log: tasks of the block manager in the next records, and its operations."""
+"""Creation of an exercise from a log: the tasks of the block manager in the next records, and its operations."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from engine.trace.operations import (
 )
 from engine.trace.records import StepRecord
 
-MAX_MOVES = 24  # limit of an exercise
+MAX_MOVES = 24  # operations in an exercise
 
 
 class Task(Struct, frozen=True, kw_only=True):
     """Request of the scheduler to the block manager in a step.
 
-    `admit`    sequence `seq` is admitted: blocks for its first `end` tokens
-    `write`    its positions [`start`, `end`) will be written
-    `leave`    it ends, or is preempted, after the step: its blocks are freed
+    `admit`    sequence `seq` is admitted and needs blocks for its first `end` tokens
+    `write`    positions [`start`, `end`) of the sequence will be written
+    `leave`    the sequence ends or is preempted after the step, and its blocks are freed
     """
 
     kind: Literal["admit", "write", "leave"]
@@ -50,13 +50,13 @@ class Task(Struct, frozen=True, kw_only=True):
 class Done(Struct, frozen=True, kw_only=True):
     """Operation of the engine, and its position in the log."""
 
-    move: BlockMove = field(name="deed")  # the name in recorded lessons
+    move: BlockMove = field(name="deed")  # its key in recorded lessons
     record: int
     op: int
 
 
 class Hashed(Struct, frozen=True, kw_only=True):
-    """Full block that gets its hash between operations."""
+    """Full block whose hash the engine sets between two operations."""
 
     block: int
     tokens: list[int]
@@ -81,28 +81,28 @@ def exercise(scene: Scene) -> Exercise:
     """Return the exercise of the records that the learner has not seen.
 
     Raises:
-        Undecided: no operations, too many, or unsupported ones.
+        Undecided: there are no operations, too many, or unsupported ones.
     """
     if len(scene.state.block_groups) > 1 or scene.header.engine.get("strategy") not in (None, "paged"):
-        raise Undecided("a learner's work is done on the pages of one group of layers")
+        raise Undecided("an exercise needs the paged strategy and one group of layers")
     tasks: list[Task] = []
     done: list[Done | Hashed] = []
-    for record in scene.coming():
+    for record in scene.unseen_records():
         tasks += _tasks(record)
         done += list(_done(record))
     found = Exercise(tasks=tasks, done=done)
     if not found.moves:
         raise Undecided("no block is allocated, shared, copied or freed within the lesson")
     if len(found.moves) > MAX_MOVES:
-        raise Undecided(f"there are {len(found.moves)} operations to do; an exercise has at most {MAX_MOVES}")
+        raise Undecided(f"there are {len(found.moves)} operations; an exercise has at most {MAX_MOVES}")
     return found
 
 
 def _tasks(record: StepRecord) -> Iterator[Task]:
-    came = {op.seq_id for op in record.ops if isinstance(op, Admit)}
+    admitted = {op.seq_id for op in record.ops if isinstance(op, Admit)}
     for entry in record.batch:
         end = entry.start + len(entry.token_ids)
-        if entry.seq_id in came:  # the learner has to find the number of cached tokens
+        if entry.seq_id in admitted:  # without `start`, since the learner has to find the number of cached tokens
             yield Task(kind="admit", step=record.step, seq=entry.seq_id, end=end)
         else:
             yield Task(kind="write", step=record.step, seq=entry.seq_id, start=entry.start, end=end)
@@ -117,9 +117,9 @@ def _done(record: StepRecord) -> Iterator[Done | Hashed]:
         move = None
         match op:
             case Submit() | Fork():
-                raise Undecided("submitted and forked sequences must exist before: submit or prefill in an earlier do:")
+                raise Undecided("sequences must be submitted and forked by an earlier do: submit or do: prefill")
             case Reserve() | Release() | SwapIn() | SwapOut() | Load():
-                raise Undecided("an exercise cannot reserve, release, swap or load")
+                raise Undecided("an exercise does not support reserve, release, swap and load operations")
             case Allocate(reason="copy"):
                 copied = True
             case Copy():

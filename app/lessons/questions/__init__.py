@@ -1,7 +1,7 @@
-"""Questions generated from the run: a rule derives the right answer from the log, wrong ones from misconceptions.
+"""Questions generated from the run. A rule derives the right answer from the log, and wrong ones from misconceptions.
 
-A rule is a function of a scene and arguments, used by its name after `ask:`. Its texts are `question.<rule>` in
-`app/lessons/words.<language>.json`.
+A rule is a function of a scene and arguments. Lessons use it by its name after `ask:`. Its texts are `question.<rule>`
+in `app/lessons/words.<language>.json`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Questions about attention rows: visible keys, and the effect of another token."""
+"""Questions about rows of attention weights: visible keys, and the effect of another token."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from app.lessons.questions.rules import Evidence, Question, choice, numbers, rul
 from app.lessons.scene import Scene, Undecided
 from engine.trace.log import TraceReader
 
-SAME = 1e-5  # tolerance for float32 sums in another order
+TOLERANCE = 1e-5  # of weights whose float32 sums were computed in another order
 
 
 def _row(log: TraceReader, seq: int, position: int, layer: int) -> tuple[int, np.ndarray[Any, Any]] | None:
-    """Return record and weights [H, keys] of a query in one layer, or None."""
+    """Return the record and the weights [H, keys] of a query in one layer, or None if they were not recorded."""
     for index in range(len(log)):
         for entry in log.record(index).batch:
             if entry.seq_id == seq and entry.start <= position < entry.start + len(entry.token_ids):
@@ -30,13 +30,13 @@ def _row(log: TraceReader, seq: int, position: int, layer: int) -> tuple[int, np
 
 @rule
 def row_zero(scene: Scene, layer: int = 0, seq: int = 0) -> Question:
-    """Ask for the weight in the first token's row, which attends only to itself."""
+    """Ask for the weight in the row of the first token, which attends only to itself."""
     found = _row(scene.log, seq, 0, layer)
     if found is None:
         raise Undecided(f"the first row of layer {layer} was not recorded")
     weight = round(float(found[1][0, 0]), 4)
     model = scene.header.model
-    length = scene.after.sequences[seq].num_prompt_tokens
+    length = scene.final_state.sequences[seq].num_prompt_tokens
     wrong = [("nothing", 0.0), ("shared", round(1 / length, 4)), ("per_head", round(1 / model.num_heads, 4))]
     evidence = Evidence(record=found[0], figure="softmax of one value")
     return numbers("row_zero", weight, wrong, evidence, seq=seq, layer=layer)
@@ -44,7 +44,7 @@ def row_zero(scene: Scene, layer: int = 0, seq: int = 0) -> Question:
 
 @rule
 def row_changes(scene: Scene, position: int, seq: int = 0) -> Question:
-    """Ask whether the row of an earlier position changes in any layer when a later token changes."""
+    """Ask in which layers the row of an earlier position changes when a later token changes."""
     if scene.earlier is None:
         raise Undecided("there is no previous run")
     changed = -1
@@ -54,7 +54,7 @@ def row_changes(scene: Scene, position: int, seq: int = 0) -> Question:
         if before is None or now is None:
             continue
         record = now[0]
-        if float(np.max(np.abs(before[1] - now[1]))) > SAME:
+        if float(np.max(np.abs(before[1] - now[1]))) > TOLERANCE:
             changed = layer
             break
     if record is None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import partial
 
 from app.lessons.questions import pictured
-from app.lessons.questions.rules import Evidence, Question, by, choice, numbers, rule
+from app.lessons.questions.rules import Evidence, Question, choice, evidence_of, numbers, rule
 from app.lessons.scene import Scene, Undecided, find_op, need_op
 from engine.trace.operations import Allocate, Copy, Release
 
 
 @rule
 def next_block(scene: Scene) -> Question:
-    """Ask for the block that is allocated next: the head of the free queue."""
-    found = need_op(scene.coming(), Allocate, "no block is allocated within the lesson")
+    """Ask for the block that is allocated next, which is the head of the free queue."""
+    found = need_op(scene.unseen_records(), Allocate, "no block is allocated within the lesson")
     state = scene.state
     held = [block.block_id for block in state.blocks if block.ref_count]
     free = [block.block_id for block in state.blocks if not block.ref_count]
@@ -24,7 +24,7 @@ def next_block(scene: Scene) -> Question:
         ("tail", queue[-1] if queue else 0),
         ("second", queue[1] if len(queue) > 1 else 0),
     ]
-    evidence = by(found, "free_queue[0]")
+    evidence = evidence_of(found, "free_queue[0]")
     place = partial(pictured.block, scene)
     return numbers("next_block", found.op.block_id, wrong, evidence, text="block", place=place)
 
@@ -35,7 +35,7 @@ def needs_block(scene: Scene, seq: int = 0) -> Question:
     record = scene.next_step()
     entry = scene.entry(record, seq)
     if scene.reserves or len(entry.token_ids) > 1:
-        raise Undecided(f"step {record.step} computes no single token of sequence {seq} that could need a block")
+        raise Undecided(f"step {record.step} does not compute a single token of sequence {seq} that may need a block")
     found = find_op([record], Allocate, seq_id=seq)
     size = scene.block_size
     table, queue = scene.sequence(seq).block_tables[0], scene.state.free_queues[0]
@@ -47,7 +47,7 @@ def needs_block(scene: Scene, seq: int = 0) -> Question:
         "needs_block",
         "yes" if found else "no",
         ["yes", "no"],
-        by(found, "p mod block_size") if found else Evidence(record=record.index, figure="p mod block_size"),
+        evidence_of(found, "p mod block_size") if found else Evidence(record=record.index, figure="p mod block_size"),
         why=["yes", "no"],
         places=where,
         seq=seq,
@@ -60,21 +60,21 @@ def needs_block(scene: Scene, seq: int = 0) -> Question:
 @rule
 def ref_count(scene: Scene, logical: int, seq: int = 0) -> Question:
     """Ask for the ref_count of a sequence's block after the next action."""
-    after = scene.after
+    after = scene.final_state
     table = after.sequences[seq].block_tables[0] if seq in after.sequences else []
     if logical >= len(table) or table[logical] < 0:
-        raise Undecided(f"sequence {seq} has no block {logical} there")
+        raise Undecided(f"sequence {seq} has no block {logical} after the next action")
     count = after.blocks[table[logical]].ref_count
-    here = len(after.running)
-    wrong = [("one_each", 1), ("all", here), ("all_and_cache", here + 1), ("tokens", scene.block_size)]
+    running = len(after.running)
+    wrong = [("one_each", 1), ("all", running), ("all_and_cache", running + 1), ("tokens", scene.block_size)]
     evidence = Evidence(record=len(scene.log) - 1, figure="ref_count")
     return numbers("ref_count", count, wrong, evidence, seq=seq, logical=logical, block=table[logical])
 
 
 @rule
 def copied(scene: Scene) -> Question:
-    """Ask whether and which block is copied next: only a shared block that a sequence writes to."""
-    found = find_op(scene.coming(), Copy)
+    """Ask whether a block is copied next, and which. Only a shared block to which a sequence writes is copied."""
+    found = find_op(scene.unseen_records(), Copy)
     state = scene.state
     shared = [block.block_id for block in state.blocks if block.ref_count > 1]
     tails = [b for b in shared if len(state.blocks[b].token_ids) < state.block_size]
@@ -85,7 +85,7 @@ def copied(scene: Scene) -> Question:
     else:
         right = "tail"
         tails = [found.op.src]
-        evidence = by(found, "copy.src → copy.dst")
+        evidence = evidence_of(found, "copy.src → copy.dst")
     named = {key: blocks[0] for key, blocks in (("tail", tails), ("full", full)) if blocks}
     options = ["none", *named, "every"]
     return choice(
@@ -101,7 +101,7 @@ def copied(scene: Scene) -> Question:
 
 @rule
 def bytes_after(scene: Scene) -> Question:
-    """Ask for the bytes that sequences hold after the next action: full blocks."""
+    """Ask for the bytes of the blocks that sequences hold after the next action."""
     record = scene.log.record(len(scene.log) - 1)
     memory, model = record.memory, scene.header.model
     block = memory.bytes_held // memory.blocks_held if memory.blocks_held else 0
@@ -124,21 +124,22 @@ def bytes_after(scene: Scene) -> Question:
 
 @rule
 def released(scene: Scene, seq: int = 0) -> Question:
-    """Ask for the block that a window releases next."""
+    """Ask for the next block that is released because it has left the attention window."""
     if scene.header.engine.get("forget_policy"):
-        raise Undecided("a block goes here when every head has forgotten it, not when it leaves a window")
-    otherwise = f"nothing of sequence {seq} is released within the lesson"
-    found = need_op(scene.coming(), Release, otherwise, seq_id=seq)
+        raise Undecided("with forget_policy, a block is released when every head has forgotten it")
+    message = f"nothing of sequence {seq} is released within the lesson"
+    found = need_op(scene.unseen_records(), Release, message, seq_id=seq)
     table = scene.log.state_at(found.record.index - 1).sequences[seq].block_tables[0]
     held = [block for block in table if block >= 0]
     wrong = [("newest", held[-1]), ("first", table[0] if table[0] >= 0 else held[0]), ("second", held[1])]
     place = partial(pictured.block, scene)
-    return numbers("released", found.op.block_id, wrong, by(found, "release"), text="block", place=place, seq=seq)
+    evidence = evidence_of(found, "release")
+    return numbers("released", found.op.block_id, wrong, evidence, text="block", place=place, seq=seq)
 
 
 @rule
 def most_blocks(scene: Scene, seq: int = 0) -> Question:
-    """Ask for the maximum of blocks in a sequence's table, up to the end of the run."""
+    """Ask for the maximum number of blocks that a sequence holds, up to the end of the run."""
     most, record = 0, 0
     total = 0
     for index in range(len(scene.log)):
@@ -164,32 +165,32 @@ def most_blocks(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def slots_wasted(scene: Scene) -> Question:
-    """Ask for the reserved slots without content after the next action."""
+    """Ask for the number of reserved slots without content after the next action."""
     record = scene.log.record(len(scene.log) - 1)
     memory = record.memory
     size, right, held = memory.block_size, memory.slots_wasted, memory.blocks_held * memory.block_size
-    running = [scene.after.sequences[seq] for seq in scene.after.running]
+    running = [scene.final_state.sequences[seq] for seq in scene.final_state.running]
     wrong = [("none", 0)]
     if scene.now:
         wrong.append(("as_now", scene.log.record(scene.now - 1).memory.slots_wasted))
     if scene.reserves:
-        pieces = [held // len(running) - sequence.num_computed_tokens for sequence in running]
-        wrong += [("one_alone", max(pieces, default=0)), ("all_held", held)]
+        unused = [held // len(running) - sequence.num_computed_tokens for sequence in running]
+        wrong += [("one_alone", max(unused, default=0)), ("all_held", held)]
     else:
         wrong += [("a_block", size), ("most", len(running) * (size - 1))]
     if memory.blocks_held < memory.num_blocks:
         wrong.append(("all_free", memory.num_blocks * size - memory.tokens_held))
     evidence = Evidence(record=record.index, figure="blocks_held · block_size − tokens_held")
-    steps = sum(1 for one in scene.coming() if one.kind == "step")
+    steps = sum(1 for one in scene.unseen_records() if one.kind == "step")
     return numbers("slots_wasted", right, wrong, evidence, steps=steps, held=held, tokens=memory.tokens_held)
 
 
 @rule
 def left_at_end(scene: Scene) -> Question:
-    """Ask for the number of blocks that can hit after all sequences have finished: freed blocks stay cached."""
-    after = scene.after
+    """Ask for the number of cached blocks after all sequences have finished. Freed blocks remain cached."""
+    after = scene.final_state
     if after.running or after.waiting:
-        raise Undecided("a request still runs or waits when the lesson continues")
+        raise Undecided("a request still runs or waits after the next action")
     memory = scene.log.record(len(scene.log) - 1).memory
     wrong = [("forgotten", 0), ("still_held", memory.num_blocks)]
     if any(sequence.num_computed_tokens % memory.block_size for sequence in after.sequences.values()):

@@ -1,4 +1,4 @@
-"""Questions about computation: which sequence computes what, and how often."""
+"""Questions about the number of tokens that steps compute, and how often they compute a position."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from app.lessons.scene import Scene, Undecided
 
 @rule
 def tokens_computed(scene: Scene, seq: int = 0) -> Question:
-    """Ask for the tokens of a sequence that the next step computes."""
+    """Ask for the number of tokens of a sequence that the next step computes."""
     record = scene.next_step()
     entry = scene.entry(record, seq)
     found = scene.sequence(seq)
     total, prompt, right = len(found.token_ids), found.num_prompt_tokens, len(entry.token_ids)
-    wrong: list[tuple[str, float]] = [("chosen_too", right + 1)] if scene.chooses(record, seq) else []
+    wrong: list[tuple[str, float]] = [("chosen_too", right + 1)] if scene.samples_token(record, seq) else []
     if total == prompt:  # no output yet: prefill, or a chunk of it
         is_chunk = entry.start + right < total
         wrong += [("none_yet", 0), ("one_by_one", 1), ("whole" if is_chunk else "found_before", total)]
@@ -36,21 +36,21 @@ def tokens_computed(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def total_computed(scene: Scene, seq: int = 0) -> Question:
-    """Ask for the tokens of a sequence computed in all steps up to the end of the next action.
+    """Ask for the number of tokens of a sequence computed in all steps up to the end of the next action.
 
-    Without a cache n·P + n(n-1)/2, with one P + n - 1, for P prompt tokens and n new ones.
+    For P prompt tokens and n new ones it is P + n - 1 with a cache, and n·P + n(n-1)/2 without.
     """
-    steps = [record for record in scene.all() for entry in record.batch if entry.seq_id == seq]
+    steps = [record for record in scene.all_records() for entry in record.batch if entry.seq_id == seq]
     if not steps:
         raise Undecided(f"nothing of sequence {seq} is computed")
-    end = scene.after.sequences[seq]
+    end = scene.final_state.sequences[seq]
     prompt, new = end.num_prompt_tokens, len(end.token_ids) - end.num_prompt_tokens
     if not new:
-        raise Undecided(f"no token of sequence {seq} is chosen within the lesson")
+        raise Undecided(f"no token of sequence {seq} is sampled within the lesson")
     total = sum(len(entry.token_ids) for record in steps for entry in record.batch if entry.seq_id == seq)
     cached, uncached = prompt + new - 1, new * prompt + new * (new - 1) // 2
     wrong: list[tuple[str, float]] = [("as_cached" if total > cached else "not_found", cached)]
-    if not scene.keeps:
+    if not scene.has_cache:
         wrong += [("prompt_each_time", new * prompt), ("square", (prompt + new) ** 2)]
         if prompt + new < total:
             wrong.insert(1, ("text_once", prompt + new))
@@ -65,12 +65,12 @@ def total_computed(scene: Scene, seq: int = 0) -> Question:
 @rule
 def times_computed(scene: Scene, position: int, seq: int = 0) -> Question:
     """Ask for the number of steps that compute K and V of a position."""
-    covering = scene.covering(position, seq, scene.all())
+    covering = scene.covering(position, seq, scene.all_records())
     if not covering:
         raise Undecided(f"position {position} of sequence {seq} is never computed")
-    end = scene.after.sequences[seq]
+    end = scene.final_state.sequences[seq]
     new = len(end.token_ids) - end.num_prompt_tokens
-    if scene.keeps:
+    if scene.has_cache:
         wrong = [("never", 0)] + [("each_step", count) for count in (new, len(end.token_ids)) if count > len(covering)]
     elif position < end.num_prompt_tokens:
         wrong = [("once", 1), ("each_token", len(end.token_ids)), ("one_less", new - 1)]
@@ -82,7 +82,7 @@ def times_computed(scene: Scene, position: int, seq: int = 0) -> Question:
 
 @rule
 def keys_read(scene: Scene, seq: int = 0) -> Question:
-    """Ask for the keys that the next query of a sequence reads, including its own."""
+    """Ask for the number of keys that the next query of a sequence reads, including its own."""
     record = scene.next_step()
     entry = scene.entry(record, seq)
     found = scene.sequence(seq)
@@ -95,7 +95,7 @@ def keys_read(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def tokens_chosen(scene: Scene, seq: int = 0) -> Question:
-    """Ask for the tokens that the next step samples for a sequence: one, or none for a chunk before the last."""
+    """Ask for the number of tokens that the next step samples for a sequence. It is 0 for a chunk before the last."""
     record = scene.next_step()
     entry = scene.entry(record, seq)
     chosen = sum(1 for output in record.outputs if output.seq_id == seq)
@@ -106,13 +106,13 @@ def tokens_chosen(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def query_uses(scene: Scene, position: int, seq: int = 0) -> Question:
-    """Ask for the number of steps that use the query of a position: only those that compute it."""
-    using = scene.covering(position, seq, scene.all())
+    """Ask for the number of steps that use the query of a position, which are only those that compute it."""
+    using = scene.covering(position, seq, scene.all_records())
     if not using:
         raise Undecided(f"position {position} of sequence {seq} is never computed")
     reading = sum(
         1
-        for record in scene.all()
+        for record in scene.all_records()
         for entry in record.batch
         if entry.seq_id == seq and entry.start + len(entry.token_ids) > position
     )

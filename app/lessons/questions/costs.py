@@ -17,9 +17,9 @@ def ridge(scene: Scene) -> Question:
     record = scene.next_step()
     roofs = scene.header.machine.roofs
     if roofs is None:
-        raise Undecided("the roofs of this machine were not measured when the run began")
+        raise Undecided("the peak rates of this machine were not measured when the run began")
     if record.work is None:
-        raise Undecided(f"record {record.index} does not say its work")
+        raise Undecided(f"record {record.index} has no counts of operations and bytes")
     work = record.work
     moved = work.weight_bytes + work.kv_read_bytes + work.kv_write_bytes
     right = "compute" if work.flops / moved > roofs.flops_per_second / roofs.bytes_per_second else "bandwidth"
@@ -43,7 +43,7 @@ def bytes_per_token(scene: Scene) -> Question:
     right = scene.header.kv_bytes_per_token
     size = bytes_per_element(model.dtype)
     if right != 2 * model.num_layers * model.num_kv_heads * model.head_dim * size:
-        raise Undecided(f"its cache keeps no numbers of {size} bytes")
+        raise Undecided(f"the numbers in the cache do not have {size} bytes")
     wrong = [
         ("hidden_size", 2 * model.num_layers * model.num_heads * model.head_dim * size),
         ("one_layer", right / model.num_layers),
@@ -56,14 +56,14 @@ def bytes_per_token(scene: Scene) -> Question:
 
 @rule
 def bytes_beside(scene: Scene) -> Question:
-    """Ask for the bytes of as many blocks as in the previous run, on another model, after the next action."""
+    """Ask for the bytes held after the next action, when as many blocks are held as in the run of another model."""
     if scene.earlier is None:
         raise Undecided("there is no previous run")
     index = len(scene.log) - 1
     record = scene.log.record(index)
     memory, earlier = record.memory, scene.earlier.record(min(index, len(scene.earlier) - 1)).memory
     if not memory.blocks_held or memory.blocks_held != earlier.blocks_held:
-        raise Undecided(f"it holds {memory.blocks_held} blocks where the run before held {earlier.blocks_held}")
+        raise Undecided(f"it holds {memory.blocks_held} blocks, but the previous run held {earlier.blocks_held}")
     now, before = scene.header.model, scene.earlier.header.model
     held = earlier.bytes_held
     wrong = [
@@ -90,7 +90,7 @@ def bytes_beside(scene: Scene) -> Question:
 
 @rule
 def query_cache(scene: Scene) -> Question:
-    """Ask for the bytes per token of a cache of queries, which has query heads instead of KV heads."""
+    """Ask for the bytes per token of a cache of queries, which would have one entry for each query head."""
     model = scene.header.model
     size = bytes_per_element(model.dtype)
     right = model.num_layers * model.num_heads * model.head_dim * size
@@ -101,7 +101,7 @@ def query_cache(scene: Scene) -> Question:
 
 
 def _shape(scene: Scene) -> dict[str, int]:
-    """Return the model's values for the texts of questions about bytes."""
+    """Return the model's dimensions, as placeholders of the texts about bytes."""
     model = scene.header.model
     return {
         "layers": model.num_layers,

@@ -1,4 +1,4 @@
-"""Questions about KV cache compression: kept and forgotten keys, freed blocks, and the cost."""
+"""Questions about KV cache compression: kept and forgotten tokens, freed blocks, and changed outputs."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import NamedTuple
 import numpy as np
 
 from app.lessons.questions.pictured import Place, first_tokens
-from app.lessons.questions.rules import Evidence, Question, by, choice, numbers, rule
+from app.lessons.questions.rules import Evidence, Question, choice, evidence_of, numbers, rule
 from app.lessons.scene import Scene, Undecided, find_op, need_op
 from engine.trace.log import TraceReader
 from engine.trace.operations import Forget, Release
 
-APART = 0.02  # minimum relative distance of the two lowest scores, so that a learner can tell them apart in a picture
+MIN_DIFFERENCE = 0.02  # minimum relative difference of the two lowest scores, to be visible in the picture
 
 
 @rule
 def keys_kept(scene: Scene, seq: int = 0) -> Question:
-    """Ask for the tokens that each KV head sees after the next decision: the budget."""
-    found = need_op(scene.coming(), Forget, f"sequence {seq} forgets nothing within the lesson", seq_id=seq)
+    """Ask for the number of tokens that each KV head keeps at the next decision, which is the budget."""
+    found = need_op(scene.unseen_records(), Forget, f"sequence {seq} forgets nothing within the lesson", seq_id=seq)
     gone = [op for op in _decisions(scene, found.record.index, seq) if op.layer == found.op.layer]
     kept = found.op.at - sum(len(op.positions[0]) for op in gone)
     sinks, recent = (_setting(scene, f"forget_{name}") for name in ("sinks", "recent"))
@@ -29,35 +29,36 @@ def keys_kept(scene: Scene, seq: int = 0) -> Question:
         ("chosen_only", kept - sinks - recent),
         ("divided", kept // scene.header.model.num_kv_heads),
     ]
-    return numbers("keys_kept", kept, wrong, by(found, "at − positions"), seq=seq, n=found.op.at)
+    return numbers("keys_kept", kept, wrong, evidence_of(found, "at − positions"), seq=seq, n=found.op.at)
 
 
 @rule
 def goes_next(scene: Scene, layer: int, head: int, seq: int = 0) -> Question:
-    """Ask which token a KV head forgets at its next decision, if the visible scores decide it."""
-    otherwise = f"layer {layer} of sequence {seq} forgets nothing within the lesson"
-    found = need_op(scene.coming(), Forget, otherwise, seq_id=seq, layer=layer)
-    going = found.op.positions[head]
-    if len(going) != 1:
-        raise Undecided(f"KV head {head} of layer {layer} forgets {len(going)} tokens at once, not one")
+    """Ask for the token that a KV head forgets at its next decision, if the visible scores decide it."""
+    message = f"layer {layer} of sequence {seq} forgets nothing within the lesson"
+    found = need_op(scene.unseen_records(), Forget, message, seq_id=seq, layer=layer)
+    forgotten = found.op.positions[head]
+    if len(forgotten) != 1:
+        raise Undecided(f"KV head {head} of layer {layer} forgets {len(forgotten)} tokens at once, not one")
     gone = {p for op in _decisions(scene, scene.now - 1, seq) if op.layer == layer for p in op.positions[head]}
     sinks, recent = (_setting(scene, f"forget_{name}") for name in ("sinks", "recent"))
-    open_to = [p for p in range(sinks, found.op.at - recent) if p not in gone]
-    scores = _scores(scene, layer, head, seq, open_to)
-    order = sorted(open_to, key=lambda p: (scores[p], -p))
-    if order[0] != going[0] or len(order) < 2 or scores[order[1]] - scores[order[0]] < APART * abs(scores[order[0]]):
-        raise Undecided(f"the shown scores do not decide what KV head {head} of layer {layer} forgets next")
+    candidates = [p for p in range(sinks, found.op.at - recent) if p not in gone]
+    scores = _scores(scene, layer, head, seq, candidates)
+    order = sorted(candidates, key=lambda p: (scores[p], -p))
+    lowest = scores[order[0]]
+    if order[0] != forgotten[0] or len(order) < 2 or scores[order[1]] - lowest < MIN_DIFFERENCE * abs(lowest):
+        raise Undecided(f"the visible scores do not decide which token KV head {head} of layer {layer} forgets next")
     second = "younger" if _is_by_age(scene) else "next_but_one"
-    wrong = [("sink", 0), ("oldest", open_to[0]), ("newest", found.op.at - 1), (second, order[1])]
+    wrong = [("sink", 0), ("oldest", candidates[0]), ("newest", found.op.at - 1), (second, order[1])]
 
     def place(position: float) -> Place:
         return first_tokens(seq, 1, after=int(position))
 
     return numbers(
         "goes_next",
-        going[0],
+        forgotten[0],
         wrong,
-        by(found, f"positions of KV head {head}"),
+        evidence_of(found, f"positions of KV head {head}"),
         place=place,
         text="position",
         seq=seq,
@@ -70,7 +71,7 @@ def goes_next(scene: Scene, layer: int, head: int, seq: int = 0) -> Question:
 
 @rule
 def freed_by_forgetting(scene: Scene, seq: int = 0) -> Question:
-    """Ask how many blocks are released because every head has forgotten their tokens."""
+    """Ask for the number of blocks that are released because every head has forgotten their tokens."""
     freed, forgotten, record = 0, 0, None
     for index in range(len(scene.log)):
         for op in scene.log.record(index).ops:
@@ -80,7 +81,7 @@ def freed_by_forgetting(scene: Scene, seq: int = 0) -> Question:
                 freed, record = freed + 1, index
     if record is None:
         raise Undecided(f"sequence {seq} forgets nothing within the lesson")
-    model, size = scene.header.model, scene.after.block_size
+    model, size = scene.header.model, scene.final_state.block_size
     masked = forgotten // (model.num_layers * model.num_kv_heads)  # mean tokens per head
     wrong = [
         ("all_masked", -(-masked // size)),
@@ -94,11 +95,11 @@ def freed_by_forgetting(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def first_change(scene: Scene, seq: int = 0) -> Question:
-    """Ask for the first position at which the full cache, given the same text, has another most probable token."""
+    """Ask for the first position at which the full cache gives another most probable token after the same text."""
     found = changes(scene.log, seq)
     if not found:
         raise Undecided(f"the full cache has the same most probable tokens in all of sequence {seq}")
-    prompt, end = scene.after.sequences[seq].num_prompt_tokens, len(scene.after.sequences[seq].token_ids)
+    prompt, end = scene.final_state.sequences[seq].num_prompt_tokens, len(scene.final_state.sequences[seq].token_ids)
     wrong = [("first_output", prompt), ("at_once", prompt + 1), ("at_end", end - 1)]
 
     def place(position: float) -> Place:
@@ -125,15 +126,15 @@ def after_keeping(scene: Scene, seq: int = 0) -> Question:
 
 
 class Change(NamedTuple):
-    """Output for which the full cache has another most probable token."""
+    """Output for which the full cache gives another most probable token."""
 
     record: int
     position: int
 
 
 def changes(log: TraceReader, seq: int) -> list[Change]:
-    """Return the outputs of a sequence whose most probable token differs under the full cache, given the same text.
-    The sampled token does not matter.
+    """Return the outputs of a sequence for which the full cache gives another most probable token after the same text.
+    Sampled tokens are not compared.
     """
     found = []
     for index in range(len(log)):
@@ -141,7 +142,7 @@ def changes(log: TraceReader, seq: int) -> list[Change]:
         ends = {entry.seq_id: entry.context_len for entry in record.batch}
         for output in record.outputs:
             if output.seq_id == seq and output.full is None:
-                raise Undecided("the run is not compared with the full cache: it needs forget_compare")
+                raise Undecided("the run is not compared with the full cache; set forget_compare")
             if output.seq_id == seq and output.full and output.full.own_token_id != output.full.token_id:
                 found.append(Change(index, ends[seq]))
     return found
@@ -153,16 +154,16 @@ def _decisions(scene: Scene, end: int, seq: int) -> list[Forget]:
     return [op for record in records for op in record.ops if isinstance(op, Forget) and op.seq_id == seq]
 
 
-def _scores(scene: Scene, layer: int, head: int, seq: int, open_to: Sequence[int]) -> dict[int, float]:
-    """Return the scores of tokens at the last visible decision; a position is its own score."""
+def _scores(scene: Scene, layer: int, head: int, seq: int, positions: Sequence[int]) -> dict[int, float]:
+    """Return the scores of tokens at the last visible decision. With the window policy they are the positions."""
     if _is_by_age(scene):
-        return {position: float(position) for position in open_to}
+        return {position: float(position) for position in positions}
     for index in range(scene.now - 1, -1, -1):
         if find_op([scene.log.record(index)], Forget, seq_id=seq, layer=layer):
             own = [one for one in scene.capture(index).scores if (one.seq_id, one.layer) == (seq, layer)]
-            if own and not np.isnan(found := own[0].scores[head][list(open_to)]).any():
-                return dict(zip(open_to, map(float, found), strict=True))
-    raise Undecided(f"no score of layer {layer} is drawn yet")
+            if own and not np.isnan(found := own[0].scores[head][list(positions)]).any():
+                return dict(zip(positions, map(float, found), strict=True))
+    raise Undecided(f"no scores of layer {layer} are visible yet")
 
 
 def _is_by_age(scene: Scene) -> bool:

@@ -1,4 +1,4 @@
-"""Questions about the effect of a change on the text."""
+"""Questions about the effect of a change on the generated text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.trace.compare import compare
 
 @rule
 def same_text(scene: Scene) -> Question:
-    """Ask whether every sequence has the same text as in the previous run, up to the shorter one."""
+    """Ask whether every sequence has the same text as in the previous run, up to the end of the shorter one."""
     if scene.earlier is None:
         raise Undecided("there is no previous run")
     found = compare(scene.earlier, scene.log).first_token

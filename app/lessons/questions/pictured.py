@@ -1,4 +1,4 @@
-"""Positions of answers in the picture. Every answer's position is sent with the question, right or wrong."""
+"""Positions of answers in the page's picture. A question is sent with the positions of all its options."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class AtSlot(_Place, frozen=True, kw_only=True, tag="slot"):
 
 
 class AtTokens(_Place, frozen=True, kw_only=True, tag="tokens"):
-    """`count` columns of a sequence from position `first` on; 0: the edge before that column."""
+    """`count` columns of a sequence from position `first` on. If `count` is 0, the edge before that column."""
 
     seq: int
     first: int
@@ -54,12 +54,12 @@ Place = AtBlock | AtSlot | AtTokens | AtRequest | AtStep | AtBytes
 
 
 def nowhere(number: float) -> Place | None:
-    """Return None: for answers without a position."""
+    """Return None, the place of answers without a position."""
     return None
 
 
 def first_tokens(seq: int, count: float, after: int = 0) -> AtTokens:
-    """Return the first `count` tokens from position `after` on."""
+    """Return `count` tokens from position `after` on."""
     return AtTokens(seq=seq, first=after, count=int(count))
 
 

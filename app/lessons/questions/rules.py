@@ -19,11 +19,14 @@ MAX_OPTIONS = 5
 
 
 class Option(Struct, frozen=True, kw_only=True):
-    """Possible answer.
+    """Answer option.
 
-    `text` and `why` are keys of texts below `answer.` and `question.<rule>.why.`, with placeholders `values`. `number`
-    is the value of a numeric answer. `why` explains the misconception behind the answer; None: no explanation. `place`:
-    position in the picture, or None.
+    Attributes:
+        text: key of its text.
+        values: placeholders of its texts.
+        number: value of a numeric answer.
+        why: key of the explanation of the misconception behind it, or None.
+        place: position in the picture, or None.
     """
 
     text: str
@@ -34,22 +37,22 @@ class Option(Struct, frozen=True, kw_only=True):
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """Evidence in the log: the deciding record, the operation in it, and the figure read there."""
+    """Evidence in the log: the record that decides the question, an operation in it, and the figure read from it."""
 
     record: int
     op: int | None = None
     figure: str = ""
 
 
-def by(found: Operation[Any], figure: str) -> Evidence:
+def evidence_of(found: Operation[Any], figure: str) -> Evidence:
     """Return the evidence of an operation."""
-    return Evidence(record=found.record.index, op=found.place, figure=figure)
+    return Evidence(record=found.record.index, op=found.op_index, figure=figure)
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """Question with its answers, one of which is right. `values`: placeholders of its text.
+    """Question with its options, one of which is right. `values`: placeholders of its texts.
 
-    `several`: the run has several sequences, so the question's sequence must be named.
+    `several`: whether the run has several sequences, so that the question must name its sequence.
     """
 
     rule: str
@@ -68,21 +71,21 @@ Rule = Callable[..., Question]
 RULES: dict[str, Rule] = {}
 
 
-def rule(made: Rule) -> Rule:
+def rule(function: Rule) -> Rule:
     """Register a function as a rule, under its name."""
-    RULES[made.__name__] = made
-    return made
+    RULES[function.__name__] = function
+    return function
 
 
 def ask(name: str, arguments: dict[str, str], scene: Scene) -> Question:
     """Return the question of a rule for a scene.
 
     Raises:
-        Undecided: the run does not decide it; one sentence.
+        Undecided: the run does not decide the question.
     """
     wanted = inspect.signature(RULES[name]).parameters
     values = {key: int(text) if wanted[key].annotation == "int" else text for key, text in arguments.items()}
-    return structs.replace(RULES[name](scene, **values), several=len(scene.after.sequences) > 1)
+    return structs.replace(RULES[name](scene, **values), several=len(scene.final_state.sequences) > 1)
 
 
 def check_arguments(name: str, arguments: dict[str, str], line: int) -> None:
@@ -97,7 +100,7 @@ def check_arguments(name: str, arguments: dict[str, str], line: int) -> None:
         if key not in arguments and parameter.default is parameter.empty:
             raise LessonError(line, f"ask: {name} needs {key}=…")
         if key in arguments and parameter.annotation == "int" and not arguments[key].isdecimal():
-            raise LessonError(line, f"ask: {name}: {key} is a whole number, not {arguments[key]!r}")
+            raise LessonError(line, f"ask: {name}: {key} must be a whole number, not {arguments[key]!r}")
 
 
 def numbers(
@@ -112,19 +115,21 @@ def numbers(
 ) -> Question:
     """Return a question with numeric answers in ascending order.
 
-    `wrong`: misconceptions (keys of texts) with the numbers that follow from them; right, negative and duplicate
-    numbers are dropped. `place`: position of a number in the picture.
+    Args:
+        wrong: misconceptions (keys of texts) with the numbers that follow from them. Right, negative and duplicate
+            numbers are dropped.
+        place: returns the position of a number in the picture.
     """
     found: dict[float, Option] = {right: _number(text, right, None, place)}
     for why, number in wrong:
         if number not in found and number >= 0 and len(found) < MAX_OPTIONS:
             found[number] = _number(text, number, why, place)
-    spare = 1
-    while len(found) < 3:  # too few are left: add neighbouring numbers
-        for number in (right + spare, right - spare):
+    distance = 1
+    while len(found) < 3:  # add neighbouring numbers
+        for number in (right + distance, right - distance):
             if number not in found and number >= 0 and len(found) < 3:
                 found[number] = _number(text, number, "near", place)
-        spare += 1
+        distance += 1
     options = [found[number] for number in sorted(found)]
     return Question(
         rule=name,
@@ -135,8 +140,8 @@ def numbers(
     )
 
 
-def few(keys: Iterable[T], right: T) -> list[T]:
-    """Return at most MAX_OPTIONS answers in order: the right one and the first others."""
+def select_options(keys: Iterable[T], right: T) -> list[T]:
+    """Return the right key and the first other ones, at most MAX_OPTIONS in total, in order."""
     found = list(dict.fromkeys(keys))
     wrong = [key for key in found if key != right][: MAX_OPTIONS - 1]
     return [key for key in found if key == right or key in wrong]
@@ -154,13 +159,16 @@ def choice(
     places: Mapping[str, Place | None] = MappingProxyType({}),
     **values: Value,
 ) -> Question:
-    """Return a question with textual answers, keys `question.<rule>.answer.<key>`, always in the same order; the last
-    wrong ones beyond MAX_OPTIONS are left out.
+    """Return a question whose options have the texts `question.<rule>.answer.<key>`, in a fixed order.
 
-    `why`: wrong answers with an explanation; `whys`: explanations that depend on the right answer; `of_options`:
-    additional placeholders of an option; `places`: positions in the picture.
+    Args:
+        all_of: keys of the options. The last wrong ones beyond MAX_OPTIONS are dropped.
+        why: keys of wrong options that have an explanation of the same key.
+        whys: keys of explanations, by option.
+        of_options: additional placeholders, by option.
+        places: positions in the picture, by option.
     """
-    reasons, keys = {**{key: key for key in why}, **whys}, few(all_of, right)
+    reasons, keys = {**{key: key for key in why}, **whys}, select_options(all_of, right)
     options = [
         Option(
             text=f"question.{name}.answer.{key}",
@@ -173,8 +181,8 @@ def choice(
     return Question(rule=name, values=values, options=options, right=keys.index(right), evidence=evidence)
 
 
-def against(right: str, options: Iterable[str]) -> dict[str, str]:
-    """Return the explanations of wrong answers to a comparison: the same for all if nothing has changed."""
+def comparison_whys(right: str, options: Iterable[str]) -> dict[str, str]:
+    """Return the explanations of wrong answers to a comparison. If nothing has changed, all have the same one."""
     return {key: "as_before" if right == "same" else key for key in options}
 
 

@@ -1,4 +1,4 @@
-"""Questions about scale, decided by formulas, published benchmarks and the search for a placement."""
+"""Questions about serving at scale, decided by formulas, published benchmarks and the search for a placement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.lessons.questions.rules import Evidence, Question, Value, choice, numbe
 from app.lessons.scene import Scene, Undecided
 from engine.bench.record import RESULTS, read_record
 from engine.bench.saturation import SCENARIO, Saturation, saturation
-from engine.bench.workload import Ask
+from engine.bench.workload import WorkloadRequest
 from engine.config import EngineConfig
 from engine.simulate.cost import Fixed
 from engine.simulate.degrees import goodput_per_gpu
@@ -26,28 +26,28 @@ from engine.simulate.queues import Prefill, crossing, mean_ttft
 
 PARTS = ("tokenize", "schedule", "forward", "sample")
 WAYS = ("apart", "on_one_node", "together")
-ALL = 0.9  # share of the best rate at which a step is saturated
-ALIKE = 1.1  # ratio up to which rates count as equal, more than the measurement noise
+SATURATED = 0.9  # share of the best rate from which on a step counts as saturated
+SAME_RATIO = 1.1  # ratio up to which rates count as equal; larger than the measurement noise
 STEPS = ("many", "one", "same")
 NODES = Nodes(number=4, gpus=8, network=25e9)
-RUNS, REQUESTS, WARM_UP = 20, 400, 50  # of a simulation; the first requests find an empty queue
-STUDENT = 2.093  # Student's t for 19 degrees of freedom, 95 %
+RUNS, REQUESTS, WARM_UP = 20, 400, 50  # of a simulation; the warm-up requests find a nearly empty queue
+STUDENT_T = 2.093  # Student's t for 19 degrees of freedom, 95 %
 RATIOS = {"one_one": (1, 1), "two_one": (2, 1), "one_two": (1, 2), "three_one": (3, 1)}  # prefill to decode
 
 
 @rule
 def slowest_part(scene: Scene) -> Question:
-    """Ask which phase takes most of the next step's time."""
+    """Ask which phase of the next step takes the most time."""
     record = scene.next_step()
     timing = record.timing
-    took = {
+    seconds = {
         "tokenize": sum(scene.log.record(i).timing.tokenize for i in range(record.index)),
         "schedule": timing.schedule,
         "forward": timing.forward,
         "sample": timing.sample,
     }
-    right = max(took, key=lambda part: took[part])
-    share = round(100 * took[right] / sum(took.values()))
+    right = max(seconds, key=lambda part: seconds[part])
+    share = round(100 * seconds[right] / sum(seconds.values()))
     evidence = Evidence(record=record.index, figure="timing")
     return choice("slowest_part", right, PARTS, evidence, why=PARTS, share=share)
 
@@ -56,7 +56,7 @@ def crossing_of(percent: int) -> float:
     """Return R · D at which two stages become as fast as two tensor-parallel GPUs with K = percent / 100."""
     found = crossing(Prefill(service=1.0, gpus=2, speedup=percent / 100))
     if found is None:
-        raise Undecided("with K = 2 splitting is faster at every rate")
+        raise Undecided("with K = 2, tensor parallelism is faster at every rate")
     return round(found, 3)
 
 
@@ -71,7 +71,7 @@ def crossing_rate(scene: Scene, percent: int) -> Question:
 
 @functools.cache
 def measured() -> Saturation:
-    """Return the published record of prefill on two axes.
+    """Return the published benchmark record of prefill rates by batch size and prompt length.
 
     Raises:
         Undecided: there is no record.
@@ -83,7 +83,7 @@ def measured() -> Saturation:
 
 
 def rate_of(prompts: int, tokens: int) -> float:
-    """Return the recorded prompt tokens per second for that many prompts of that length per step."""
+    """Return the recorded prompt tokens per second of steps with `prompts` prompts of `tokens` tokens."""
     for point in measured().points:
         if (point.batch, point.tokens) == (prompts, tokens):
             return point.rate
@@ -92,12 +92,12 @@ def rate_of(prompts: int, tokens: int) -> float:
 
 @rule
 def full_step(scene: Scene, prompts: int) -> Question:
-    """Ask from which prompt length on steps are saturated, in the published record of prefill on two axes."""
+    """Ask from which prompt length on steps are saturated, in the published benchmark record."""
     points = {point.tokens: point.rate for point in measured().points if point.batch == prompts}
     if not points:
         raise Undecided(f"steps of {prompts} prompts were not measured")
     best = max(points.values())
-    right = min(tokens for tokens, rate in points.items() if rate >= ALL * best)
+    right = min(tokens for tokens, rate in points.items() if rate >= SATURATED * best)
     lengths = sorted(points)
     wrong = [("any", lengths[0]), ("longest", lengths[-1]), *[("near", n) for n in lengths if n != right]]
     evidence = Evidence(record=0, figure=SCENARIO)
@@ -107,9 +107,9 @@ def full_step(scene: Scene, prompts: int) -> Question:
 
 @rule
 def same_tokens(scene: Scene, prompts: int, tokens: int) -> Question:
-    """Ask whether a step of several prompts has the same rate as one of a single prompt with as many tokens."""
+    """Ask whether a step of several prompts has the same rate as a step of a single prompt with as many tokens."""
     many, one = rate_of(prompts, tokens), rate_of(1, prompts * tokens)
-    right = "many" if many > one * ALIKE else "one" if one > many * ALIKE else "same"
+    right = "many" if many > one * SAME_RATIO else "one" if one > many * SAME_RATIO else "same"
     values: dict[str, Value] = {
         "prompts": prompts,
         "tokens": tokens,
@@ -123,30 +123,30 @@ def same_tokens(scene: Scene, prompts: int, tokens: int) -> Question:
 
 @functools.cache
 def simulated_wait(percent: int) -> tuple[float, float]:
-    """Return the 95 % interval of the mean TTFT of one GPU at that load, in service times, over 20 runs simulated with
-    the engine's scheduler.
+    """Return the 95 % interval of the mean TTFT of one GPU at a load in percent, in service times, over 20 simulated
+    runs of the engine's scheduler.
     """
-    from engine.simulate.simulation import Simulation  # lazy: simpy is needed here only
+    from engine.simulate.simulation import Simulation  # imported lazily, because it imports simpy
 
     config = EngineConfig(block_size=16, num_blocks=64, max_num_seqs=1, enable_prefix_caching=False)
     facts = facts_of(card_of("llama-2-7b", "a100-80gb").model)
     means = []
     for seed in range(RUNS):
-        draw, at, wanted = random.Random(seed), 0.0, []
+        rng, at, requests = random.Random(seed), 0.0, []
         for number in range(REQUESTS):
-            at += draw.expovariate(percent / 100)
-            wanted.append(Ask(prompt=[300 + number % 7], output_tokens=1, seed=0, at=at))
+            at += rng.expovariate(percent / 100)
+            requests.append(WorkloadRequest(prompt=[300 + number % 7], output_tokens=1, seed=0, at=at))
         simulation = Simulation(facts, config, Fixed(1.0), seed=seed, keep_log=False)
-        served = simulation.run(wanted).requests[WARM_UP:]
+        served = simulation.run(requests).requests[WARM_UP:]
         simulation.close()
         means.append(fmean(one.ttft or 0.0 for one in served))
-    half = STUDENT * stdev(means) / math.sqrt(RUNS)
+    half = STUDENT_T * stdev(means) / math.sqrt(RUNS)
     return round(fmean(means) - half, 2), round(fmean(means) + half, 2)
 
 
 @rule
 def mean_wait(scene: Scene, percent: int) -> Question:
-    """Ask for the mean TTFT of one GPU at that load, in service times (M/D/1; DistServe, 3.1)."""
+    """Ask for the mean TTFT of one GPU at a load in percent, in service times (M/D/1; DistServe, 3.1)."""
     load = percent / 100
     right = round(mean_ttft(Prefill(service=1.0), "one", load).value, 2)
     wrong = [("nobody", 1.0), ("random", round(1 / (1 - load), 2)), ("always", round(1 + load, 2))]
@@ -157,7 +157,7 @@ def mean_wait(scene: Scene, percent: int) -> Question:
 
 @rule
 def own_placement(scene: Scene, rate: int, prompt: int, output: int, ttft: int, tpot: int) -> Question:
-    """Ask how the placement with prefill and decode apart divides its GPUs."""
+    """Ask how a placement with separate prefill and decode divides its GPUs between them."""
     first, after = (option.all_gpus for option in placed("apart", rate, prompt, output, ttft, tpot).options)
     splits = {
         "needs": (first, after),
@@ -169,7 +169,7 @@ def own_placement(scene: Scene, rate: int, prompt: int, output: int, ttft: int, 
         raise Undecided(f"two of the splits are the same: {splits}")
     serves = {name: served_by(*split, rate, prompt, output, ttft, tpot) for name, split in splits.items()}
     if any(serves[name] >= rate for name in splits if name != "needs"):
-        raise Undecided(f"another split serves {rate} requests a second too: {serves}")
+        raise Undecided(f"another split also serves {rate} requests a second: {serves}")
     evidence = Evidence(record=0, figure="engine.simulate.placement")
     given = {name: {"a": a, "b": b} for name, (a, b) in splits.items()}
     ordered = sorted(splits, key=lambda name: splits[name])
@@ -180,7 +180,7 @@ def own_placement(scene: Scene, rate: int, prompt: int, output: int, ttft: int, 
 
 
 def served_by(first: int, after: int, rate: int, prompt: int, output: int, ttft_ms: int, tpot_ms: int) -> float:
-    """Return the highest rate that these GPUs for prefill and decode serve."""
+    """Return the highest rate that `first` GPUs for prefill and `after` GPUs for decode serve."""
     demand = _demand(rate, prompt, output, ttft_ms, tpot_ms)
     sides: list[tuple[Kind, int]] = [("prefill", first), ("decode", after)]
     return min(
@@ -190,7 +190,7 @@ def served_by(first: int, after: int, rate: int, prompt: int, output: int, ttft_
 
 
 def _with_values(question: Question, values: dict[str, Value]) -> Question:
-    """Return the question with the same placeholders in all its texts."""
+    """Return the question with `values` as placeholders of all its texts."""
     return replace(
         question, values=values, options=[replace(one, values={**values, **one.values}) for one in question.options]
     )
@@ -198,7 +198,9 @@ def _with_values(question: Question, values: dict[str, Value]) -> Question:
 
 @rule
 def sides(scene: Scene, prefill: int, decode: int) -> Question:
-    """Ask which ratio of GPUs has the most goodput per GPU, if one serves `prefill` and `decode` tenths per second."""
+    """Ask which ratio of GPUs has the highest goodput per GPU, if one GPU serves `prefill` tenths (or `decode` tenths)
+    of a request per second.
+    """
     one, other = prefill / 10, decode / 10
     served = {name: goodput_per_gpu(a * one, a, b * other, b) for name, (a, b) in RATIOS.items()}
     right = max(served, key=lambda name: served[name])
@@ -219,7 +221,7 @@ def placed(way: str, rate: int, prompt: int, output: int, ttft_ms: int, tpot_ms:
             return on_one_node((card, card), NODES, demand)
         case "together":
             return colocated(card, NODES, demand)
-    raise Undecided(f"a placement is one of {', '.join(WAYS)}, not {way!r}")
+    raise Undecided(f"a placement must be one of {', '.join(WAYS)}, not {way!r}")
 
 
 def _card() -> Card:
@@ -235,7 +237,7 @@ def fewest_gpus(scene: Scene, rate: int, prompt: int, output: int, ttft: int, tp
     """Ask which placement of Llama 2 70B on A100s needs the fewest GPUs for a demand; `ttft` and `tpot` in ms."""
     gpus = {way: placed(way, rate, prompt, output, ttft, tpot).gpus for way in WAYS}
     if list(gpus.values()).count(min(gpus.values())) > 1:
-        raise Undecided(f"two ways take as few GPUs: {gpus}")
+        raise Undecided(f"two placements need equally few GPUs: {gpus}")
     right = min(gpus, key=lambda way: gpus[way])
     evidence = Evidence(record=0, figure="engine.simulate.placement")
     return choice(

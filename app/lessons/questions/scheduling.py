@@ -6,7 +6,18 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from app.lessons.questions import pictured
-from app.lessons.questions.rules import Evidence, Option, Question, Value, against, by, choice, few, numbers, rule
+from app.lessons.questions.rules import (
+    Evidence,
+    Option,
+    Question,
+    Value,
+    choice,
+    comparison_whys,
+    evidence_of,
+    numbers,
+    rule,
+    select_options,
+)
 from app.lessons.scene import Scene, Undecided, need_op
 from engine.trace.log import TraceReader
 from engine.trace.operations import Admit, Defer, DeferReason, Preempt
@@ -16,7 +27,7 @@ NO_PREEMPTION = "no request is preempted within the lesson"
 
 @rule
 def admitted(scene: Scene, seq: int) -> Question:
-    """Ask whether a waiting sequence is admitted in the next step, or what it lacks."""
+    """Ask whether a waiting sequence is admitted in the next step, and if not, why."""
     record = scene.next_step()
     right, place = "", None
     for index, op in enumerate(record.ops):
@@ -29,7 +40,7 @@ def admitted(scene: Scene, seq: int) -> Question:
             right, place = op.reason, index
     if not right:
         if seq not in scene.state.waiting:
-            raise Undecided(f"sequence {seq} does not wait")
+            raise Undecided(f"sequence {seq} is not waiting")
         right = "behind"
     likely = ("partly", "behind") if scene.header.engine["enable_chunked_prefill"] else ("behind", "partly")
     keys = ["admit", "max_num_seqs", "no_free_blocks", "token_budget", *likely]
@@ -61,15 +72,15 @@ def admitted(scene: Scene, seq: int) -> Question:
 
 @rule
 def victim(scene: Scene) -> Question:
-    """Ask for the sequence that is preempted when no blocks are left: the one admitted last."""
-    found = need_op(scene.coming(), Preempt, NO_PREEMPTION)
+    """Ask for the sequence that is preempted when no blocks are left, which is the one admitted last."""
+    found = need_op(scene.unseen_records(), Preempt, NO_PREEMPTION)
     op = found.op
     running = scene.log.state_at(found.record.index - 1).running
     if op.seq_id not in running:
         raise Undecided("the victim was admitted in the same step")
-    longest = max(running, key=lambda i: len(scene.after.sequences[i].token_ids))
+    longest = max(running, key=lambda i: len(scene.final_state.sequences[i].token_ids))
     whys = {running[0]: "first", longest: "longest", op.for_seq_id: "who_asks"}
-    shown = few([op.for_seq_id, running[0], longest, *running], op.seq_id)
+    shown = select_options([op.for_seq_id, running[0], longest, *running], op.seq_id)
     options = [
         Option(
             text="answer.sequence",
@@ -82,15 +93,15 @@ def victim(scene: Scene) -> Question:
         if i in shown
     ]
     if len(options) < 2:
-        raise Undecided("only one sequence runs: there is nothing to choose")
+        raise Undecided("only one sequence is running, so there is no choice")
     right = next(at for at, option in enumerate(options) if option.number == op.seq_id)
-    return Question(rule="victim", values={}, options=options, right=right, evidence=by(found, "preempt"))
+    return Question(rule="victim", values={}, options=options, right=right, evidence=evidence_of(found, "preempt"))
 
 
 @rule
 def recomputed(scene: Scene) -> Question:
-    """Ask for the tokens that the preempted sequence has to recompute."""
-    found = need_op(scene.coming(), Preempt, NO_PREEMPTION)
+    """Ask for the number of tokens that the preempted sequence has to recompute."""
+    found = need_op(scene.unseen_records(), Preempt, NO_PREEMPTION)
     op = found.op
     sequence = scene.log.state_at(found.record.index).sequences[op.seq_id]
     right, prompt = op.num_recompute_tokens, sequence.num_prompt_tokens
@@ -101,7 +112,7 @@ def recomputed(scene: Scene) -> Question:
         ("found_again", op.num_computed_tokens),
         ("one", 1),
     ]
-    evidence = by(found, "preempt.num_recompute_tokens")
+    evidence = evidence_of(found, "preempt.num_recompute_tokens")
 
     def place(count: float) -> pictured.Place:
         return pictured.last_tokens(op.seq_id, count, op.num_computed_tokens)
@@ -111,50 +122,54 @@ def recomputed(scene: Scene) -> Question:
 
 @rule
 def run_at_once(scene: Scene) -> Question:
-    """Ask for the maximum of sequences that run at the same time."""
-    most, where, came = 0, 0, 0
+    """Ask for the maximum number of sequences that run at the same time."""
+    most, where, submitted = 0, 0, 0
     for index in range(len(scene.log)):
         state = scene.log.state_at(index)
-        came = max(came, len(state.sequences))
+        submitted = max(submitted, len(state.sequences))
         if len(state.running) > most:
             most, where = len(state.running), index
     if not most:
         raise Undecided("no request runs within the lesson")
     limit = scene.header.engine.get("max_num_seqs")
-    places_ = int(limit) if isinstance(limit, int) else came
-    wrong = [("all", came), ("one", 1), ("places", places_), ("no_place" if most == places_ else "more", most + 1)]
+    places = int(limit) if isinstance(limit, int) else submitted
+    wrong = [("all", submitted), ("one", 1), ("places", places), ("no_place" if most == places else "more", most + 1)]
     evidence = Evidence(record=where, figure="len(running)")
-    return numbers("run_at_once", most, wrong, evidence, came=came)
+    return numbers("run_at_once", most, wrong, evidence, came=submitted)
 
 
 def longest_gap(log: TraceReader, seq: int, instance: int | None = None) -> int:
-    """Return the maximum of tokens that steps computed between two tokens of a sequence. `instance`: whose steps count;
-    None: all.
+    """Return the maximum number of tokens that the steps of `instance` (None: all) computed between two tokens of a
+    sequence.
 
-    Counted in tokens, which are reproducible, unlike clocks.
+    The gap is measured in tokens, because times are not reproducible.
     """
     most = gap = 0
-    begun = False
+    has_output = False
     for index in range(len(log)):
         record = log.record(index)
         if instance is not None and record.instance != instance:
             continue
         gap += sum(len(entry.token_ids) for entry in record.batch)
         if any(output.seq_id == seq for output in record.outputs):
-            most = max(most, gap if begun else 0)
-            begun, gap = True, 0
+            most = max(most, gap if has_output else 0)
+            has_output, gap = True, 0
     return most
 
 
 def gaps_compared(rule_name: str, scene: Scene, gap_in: Callable[[TraceReader], int], **subject: Any) -> Question:
-    """Ask whether a longest gap between two tokens is longer than in the previous run. `subject`: whose gap."""
+    """Ask whether a longest gap between two tokens is longer than in the previous run.
+
+    `gap_in` returns the gap in a log. `subject`: placeholders of the texts that name the sequence or request.
+    """
     if scene.earlier is None:
         raise Undecided("there is no previous run")
     before, now = gap_in(scene.earlier), gap_in(scene.log)
     right = "shorter" if now < before else "longer" if now > before else "same"
     evidence = Evidence(record=len(scene.log) - 1, figure="max Σ len(batch.token_ids) between two outputs")
     options = ["shorter", "same", "longer"]
-    return choice(rule_name, right, options, evidence, whys=against(right, options), **subject, before=before, now=now)
+    whys = comparison_whys(right, options)
+    return choice(rule_name, right, options, evidence, whys=whys, **subject, before=before, now=now)
 
 
 @rule
@@ -177,7 +192,7 @@ def first_token_against_before(scene: Scene, seq: int) -> Question:
         right,
         options,
         evidence,
-        why=against(right, options),
+        whys=comparison_whys(right, options),
         seq=seq,
         before=before,
         now=now,

@@ -1,18 +1,18 @@
-"""Questions about when and where keys and values are written."""
+"""Questions about the step and the slot in which keys and values are written."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from app.lessons.questions import pictured
-from app.lessons.questions.rules import Evidence, Question, Value, by, choice, numbers, rule
+from app.lessons.questions.rules import Evidence, Question, Value, choice, evidence_of, numbers, rule
 from app.lessons.scene import Operation, Scene, Undecided, find_op, need_op
 from engine.trace.operations import Cache, Finish, Sample, Write
 
 
 def _written(scene: Scene, position: int, seq: int) -> Operation[Write]:
     """Return the first write of a position."""
-    for record in scene.all():
+    for record in scene.all_records():
         for place, op in enumerate(record.ops):
             if isinstance(op, Write) and op.seq_id == seq and op.start <= position < op.start + op.num_tokens:
                 return Operation(record, place, op)
@@ -21,12 +21,13 @@ def _written(scene: Scene, position: int, seq: int) -> Operation[Write]:
 
 @rule
 def where_now(scene: Scene, seq: int = 0) -> Question:
-    """Ask where K and V of the token sampled last are: not computed yet."""
+    """Ask where K and V of the token sampled last are. They are not computed yet."""
     found = scene.sequence(seq)
     if found.num_computed_tokens != len(found.token_ids) - 1 or found.status != "running":
-        raise Undecided(f"no token of sequence {seq} was chosen that is not computed")
+        raise Undecided(f"sequence {seq} has no sampled token that is not computed yet")
     position, size = len(found.token_ids) - 1, scene.block_size
-    chosen = need_op(reversed(list(scene.seen())), Sample, f"no token of sequence {seq} was chosen yet", seq_id=seq)
+    message = f"no token of sequence {seq} was sampled yet"
+    chosen = need_op(reversed(list(scene.seen_records())), Sample, message, seq_id=seq)
     table = found.block_tables[0]
     last = position - 1
     block = table[last // size]
@@ -38,7 +39,7 @@ def where_now(scene: Scene, seq: int = 0) -> Question:
         "where_now",
         "nowhere",
         ["nowhere", "next", "last"],
-        by(chosen, "no write of this position"),
+        evidence_of(chosen, "no write of this position"),
         why=["next", "last"],
         of_options=spots,
         places={key: pictured.slot(scene, int(s["block"]) * size + int(s["slot"])) for key, s in spots.items()},
@@ -50,10 +51,10 @@ def where_now(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def written_in(scene: Scene, position: int, seq: int = 0) -> Question:
-    """Ask for the step in which K and V of a position are written: one after the step that sampled the token."""
+    """Ask for the step in which K and V of a position are written: the one after the step that sampled the token."""
     written = _written(scene, position, seq)
     chosen = None
-    for record in scene.all():
+    for record in scene.all_records():
         if any(isinstance(op, Sample) and op.seq_id == seq for op in record.ops):
             state = scene.log.state_at(record.index)
             if len(state.sequences[seq].token_ids) - 1 == position:
@@ -67,7 +68,7 @@ def written_in(scene: Scene, position: int, seq: int = 0) -> Question:
     def place(number: float) -> pictured.Place:
         return pictured.AtStep(step=int(number))
 
-    evidence = by(written, "write")
+    evidence = evidence_of(written, "write")
     return numbers("written_in", step, wrong, evidence, text="step", place=place, seq=seq, position=position)
 
 
@@ -85,20 +86,20 @@ def slot(scene: Scene, position: int, seq: int = 0) -> Question:
         ("next_block", (block + 1) * size + position % size),
         ("block_start", block * size),
     ]
-    evidence = by(written, "block_id · block_size + p mod block_size")
+    evidence = evidence_of(written, "block_id · block_size + p mod block_size")
     place = partial(pictured.slot, scene)
     return numbers("slot", right, wrong, evidence, place=place, seq=seq, position=position, block_size=size)
 
 
 @rule
 def hashed(scene: Scene, logical: int, seq: int = 0) -> Question:
-    """Ask whether a block of a sequence gets a hash in the next action: only full ones do."""
-    found = find_op(scene.coming(), Cache, seq_id=seq, logical=logical)
-    after = scene.after.sequences[seq]
+    """Ask whether a block of a sequence gets a hash in the next action. Only full blocks do."""
+    found = find_op(scene.unseen_records(), Cache, seq_id=seq, logical=logical)
+    after = scene.final_state.sequences[seq]
     if logical >= len(after.block_tables[0]):
         raise Undecided(f"sequence {seq} has no block {logical}")
     filled = min(scene.block_size, max(0, after.num_computed_tokens - logical * scene.block_size))
-    evidence = by(found, "cache") if found else Evidence(record=len(scene.log) - 1, figure="block_hash")
+    evidence = evidence_of(found, "cache") if found else Evidence(record=len(scene.log) - 1, figure="block_hash")
     right = "yes" if found else "no"
     return choice(
         "hashed",
@@ -115,14 +116,14 @@ def hashed(scene: Scene, logical: int, seq: int = 0) -> Question:
 
 @rule
 def cached_at_end(scene: Scene, seq: int = 0) -> Question:
-    """Ask for the cached tokens when a sequence ends: all but the one sampled last."""
-    otherwise = f"sequence {seq} does not finish within the lesson"
-    found = need_op(scene.all(), Finish, otherwise, seq_id=seq)
+    """Ask for the number of output tokens in the cache when a sequence ends: all but the one sampled last."""
+    message = f"sequence {seq} does not finish within the lesson"
+    found = need_op(scene.all_records(), Finish, message, seq_id=seq)
     state = scene.log.state_at(found.record.index).sequences[seq]
     new = len(state.token_ids) - state.num_prompt_tokens
     right = state.num_computed_tokens - state.num_prompt_tokens
     wrong = [("all", new), ("none", 0), ("two_less", new - 2)]
-    evidence = by(found, "finish.num_computed_tokens")
+    evidence = evidence_of(found, "finish.num_computed_tokens")
     prompt = state.num_prompt_tokens
 
     def place(count: float) -> pictured.Place:

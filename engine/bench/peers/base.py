@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from engine.bench.measurement import Measurement
     from engine.bench.models import Models
-    from engine.bench.workload import Ask
+    from engine.bench.workload import WorkloadRequest
     from engine.config import EngineConfig, SamplingParams
 
 
@@ -40,7 +40,7 @@ class Peer(ABC):
         """Load a model. Any exception means that the peer cannot run."""
 
     @abstractmethod
-    def run(self, asks: list[Ask], sampling: SamplingParams, config: EngineConfig) -> Measurement:
+    def run(self, requests: list[WorkloadRequest], sampling: SamplingParams, config: EngineConfig) -> Measurement:
         """Serve all requests. Times start when the first request can be submitted.
 
         Raises:
@@ -51,9 +51,9 @@ class Peer(ABC):
         """Release the model."""
 
 
-def refuse_arrivals(asks: list[Ask], peer: str) -> None:
+def refuse_arrivals(requests: list[WorkloadRequest], peer: str) -> None:
     """Raise PeerError unless all requests arrive at the beginning."""
-    if any(ask.at > 0 or ask.at_step or ask.after is not None for ask in asks):
+    if any(request.at > 0 or request.at_step or request.after is not None for request in requests):
         raise PeerError(f"{peer} takes all requests at once; here some arrive later")
 
 

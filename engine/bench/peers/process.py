@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from engine.bench.measurement import Measurement, RequestTimes
 from engine.bench.models import Models
 from engine.bench.peers.base import Peer, PeerError, refuse_arrivals, refuse_sampling
-from engine.bench.workload import Ask
+from engine.bench.workload import WorkloadRequest
 from engine.config import EngineConfig, SamplingParams
 from engine.system.host import child_environment
 
@@ -62,17 +62,17 @@ class ProcessPeer(Peer):
             process_group=0,  # Ctrl-C must not reach it
         )
         job = {"source": str(Path(models.source(model)).resolve()), "dtype": dtype, "folder": self._folder.name}
-        self._version = self._ask(job)["version"]
+        self._version = self._call(job)["version"]
 
-    def run(self, asks: list[Ask], sampling: SamplingParams, config: EngineConfig) -> Measurement:
+    def run(self, requests: list[WorkloadRequest], sampling: SamplingParams, config: EngineConfig) -> Measurement:
         """Run the requests. Times are measured by the peer and exclude the communication with it."""
-        refuse_arrivals(asks, "this peer")
+        refuse_arrivals(requests, "this peer")
         refuse_sampling(sampling, "this peer")
-        num_tokens = sum(len(ask.prompt) + ask.output_tokens for ask in asks)
-        found = self._ask(
+        num_tokens = sum(len(request.prompt) + request.output_tokens for request in requests)
+        found = self._call(
             {
-                "prompts": [ask.prompt for ask in asks],
-                "lengths": [ask.output_tokens for ask in asks],
+                "prompts": [request.prompt for request in requests],
+                "lengths": [request.output_tokens for request in requests],
                 "num_slots": (config.num_blocks or 0) * config.block_size or num_tokens,
                 "max_num_seqs": config.max_num_seqs,
                 "max_num_batched_tokens": config.max_num_batched_tokens,
@@ -81,7 +81,9 @@ class ProcessPeer(Peer):
         )
         return Measurement(
             seconds=found["seconds"],
-            requests=[RequestTimes(0.0, ticks, ask.late) for ask, ticks in zip(asks, found["times"], strict=True)],
+            requests=[
+                RequestTimes(0.0, ticks, request.late) for request, ticks in zip(requests, found["times"], strict=True)
+            ],
             outputs=[[output] for output in found["outputs"]],
             resident_bytes=found["resident_bytes"],
             peer_logprobs=found.get("prompt_logprobs", []),
@@ -101,7 +103,7 @@ class ProcessPeer(Peer):
         self._process = None
         self._folder.cleanup()
 
-    def _ask(self, job: dict[str, Any]) -> dict[str, Any]:
+    def _call(self, job: dict[str, Any]) -> dict[str, Any]:
         assert self._process and self._process.stdin and self._process.stdout
         try:
             print(json.dumps(job), file=self._process.stdin, flush=True)

@@ -12,7 +12,7 @@ from engine.bench.drive import run_engine
 from engine.bench.measurement import EngineWork, Measurement, RequestTimes
 from engine.bench.models import Models
 from engine.bench.peers.base import Peer, PeerError
-from engine.bench.workload import Ask
+from engine.bench.workload import WorkloadRequest
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loaded import LoadedModel
@@ -31,28 +31,31 @@ class SimulationPeer(Peer):
     def load(self, models: Models, model: str, dtype: str) -> None:
         self._models, self._name, self._dtype = models, model, dtype
 
-    def run(self, asks: list[Ask], sampling: SamplingParams, config: EngineConfig) -> Measurement:
-        if any(ask.at_step for ask in asks) or sampling.num_sequences > 1:
+    def run(self, requests: list[WorkloadRequest], sampling: SamplingParams, config: EngineConfig) -> Measurement:
+        if any(request.at_step for request in requests) or sampling.num_sequences > 1:
             raise PeerError("the simulator takes requests by the clock, with one output each")
         model = self._models.engine_model(self._name, self._dtype, compiled=not config.enforce_eager)
-        found = calibrated(model, config, asks, sampling)
+        found = calibrated(model, config, requests, sampling)
         work = EngineWork()
         simulation = Simulation(model.facts, config, Jittered(found.cost, found.ratios), keep_log=True)
         assert simulation.log is not None
         simulation.log.subscribe(lambda record: work.add(record, 0.0) if record.kind == "step" else None)
-        outcome = simulation.run(asks)
+        outcome = simulation.run(requests)
         simulation.close()
         return Measurement(
             seconds=outcome.seconds,
             requests=[
-                RequestTimes(one.arrived, one.tokens, ask.late) for one, ask in zip(outcome.requests, asks, strict=True)
+                RequestTimes(one.arrived, one.tokens, request.late)
+                for one, request in zip(outcome.requests, requests, strict=True)
             ],
             outputs=[[one.token_ids] for one in outcome.requests],
             work=work,
         )
 
 
-def calibrated(model: LoadedModel, config: EngineConfig, asks: list[Ask], sampling: SamplingParams) -> Calibration:
+def calibrated(
+    model: LoadedModel, config: EngineConfig, requests: list[WorkloadRequest], sampling: SamplingParams
+) -> Calibration:
     """Calibrate step times on a run of the engine."""
     records = list[StepRecord]()
 
@@ -60,5 +63,5 @@ def calibrated(model: LoadedModel, config: EngineConfig, asks: list[Ask], sampli
         assert engine.log is not None
         engine.log.subscribe(records.append)
 
-    run_engine(model, config, asks, sampling, observer="log", on_engine=listen)
+    run_engine(model, config, requests, sampling, observer="log", on_engine=listen)
     return calibrate(timed_steps(records, windows_of(model.facts, config.policy)), "step times of this machine")

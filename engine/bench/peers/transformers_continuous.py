@@ -12,7 +12,7 @@ from transformers import ContinuousBatchingConfig, GenerationConfig
 from engine.bench.measurement import Measurement, RequestTimes
 from engine.bench.models import Models
 from engine.bench.peers.base import Peer, PeerError, refuse_arrivals, refuse_sampling
-from engine.bench.workload import Ask
+from engine.bench.workload import WorkloadRequest
 from engine.config import EngineConfig, SamplingParams
 from engine.setup.resolve import resolve
 
@@ -32,8 +32,8 @@ class ContinuousBatchingPeer(Peer):
         self._model = models.transformers_model(model, dtype)
         logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)  # hide a warning about psutil per run
 
-    def run(self, asks: list[Ask], sampling: SamplingParams, config: EngineConfig) -> Measurement:
-        refuse_arrivals(asks, "this peer")
+    def run(self, requests: list[WorkloadRequest], sampling: SamplingParams, config: EngineConfig) -> Measurement:
+        refuse_arrivals(requests, "this peer")
         refuse_sampling(sampling, "this peer")
         pool = resolve(config, self._model.config.max_position_embeddings)
         with self._model.continuous_batching_context_manager(
@@ -48,12 +48,12 @@ class ContinuousBatchingPeer(Peer):
         ) as manager:
             # starting its thread and allocating its pool are not timed, like this engine's construction
             began = time.perf_counter()
-            for index, ask in enumerate(asks):
+            for index, request in enumerate(requests):
                 manager.add_request(
-                    ask.prompt, request_id=str(index), max_new_tokens=ask.output_tokens, record_timestamps=True
+                    request.prompt, request_id=str(index), max_new_tokens=request.output_tokens, record_timestamps=True
                 )
             found: dict[str, Any] = {}
-            while len(found) < len(asks):
+            while len(found) < len(requests):
                 result = manager.get_result(timeout=RESULT_SECONDS)
                 if result is None:
                     raise PeerError("its thread stopped without a result")
@@ -62,12 +62,12 @@ class ContinuousBatchingPeer(Peer):
                 if result.is_finished():
                     found[result.request_id] = result
             seconds = time.perf_counter() - began
-        results = [found[str(index)] for index in range(len(asks))]
+        results = [found[str(index)] for index in range(len(requests))]
         return Measurement(
             seconds=seconds,
             requests=[
-                RequestTimes(0.0, [stamp - began for stamp in result.timestamps], ask.late)
-                for ask, result in zip(asks, results, strict=True)
+                RequestTimes(0.0, [stamp - began for stamp in result.timestamps], request.late)
+                for request, result in zip(requests, results, strict=True)
             ],
             outputs=[[list(result.generated_tokens)] for result in results],
         )

@@ -11,7 +11,7 @@ from transformers import StoppingCriteria, StoppingCriteriaList
 from engine.bench.measurement import Measurement, RequestTimes
 from engine.bench.models import Models
 from engine.bench.peers.base import Peer, PeerError, refuse_arrivals
-from engine.bench.workload import Ask
+from engine.bench.workload import WorkloadRequest
 from engine.config import EngineConfig, SamplingParams
 
 
@@ -36,23 +36,23 @@ class _GeneratePeer(Peer):
         self._model = models.transformers_model(model, dtype)
         self._model.generation_config.eos_token_id = None  # as with ignore_eos, every request runs to its length
 
-    def run(self, asks: list[Ask], sampling: SamplingParams, config: EngineConfig) -> Measurement:
+    def run(self, requests: list[WorkloadRequest], sampling: SamplingParams, config: EngineConfig) -> Measurement:
         """Run one left-padded batch until its longest output is complete, and truncate the others to their length."""
-        refuse_arrivals(asks, "generate")
+        refuse_arrivals(requests, "generate")
         if sampling.temperature != 0 or (sampling.num_sequences > 1 and not sampling.use_beam_search):
             raise PeerError("generate is compared under greedy decoding and beam search only: its samples differ")
-        width = max(len(ask.prompt) for ask in asks)
-        ids = torch.zeros(len(asks), width, dtype=torch.long)
+        width = max(len(request.prompt) for request in requests)
+        ids = torch.zeros(len(requests), width, dtype=torch.long)
         mask = torch.zeros_like(ids)
-        for row, ask in enumerate(asks):
-            ids[row, width - len(ask.prompt) :] = torch.tensor(ask.prompt)
-            mask[row, width - len(ask.prompt) :] = 1
+        for row, request in enumerate(requests):
+            ids[row, width - len(request.prompt) :] = torch.tensor(request.prompt)
+            mask[row, width - len(request.prompt) :] = 1
         ids, mask = ids.to(self._model.device), mask.to(self._model.device)
         options = dict(self.options)
         if sampling.use_beam_search:
             options |= {"num_beams": sampling.beam_width, "num_return_sequences": sampling.n, "early_stopping": False}
             options |= {"length_penalty": sampling.length_penalty}
-        lengths = [ask.output_tokens for ask in asks]
+        lengths = [request.output_tokens for request in requests]
         clock = _Clock()
         with torch.inference_mode():
             out = self._model.generate(
@@ -64,10 +64,12 @@ class _GeneratePeer(Peer):
                 stopping_criteria=StoppingCriteriaList([clock]),
                 **options,
             )
-        rows = out.cpu()[:, width:].reshape(len(asks), sampling.n, -1)
+        rows = out.cpu()[:, width:].reshape(len(requests), sampling.n, -1)
         return Measurement(
             seconds=time.perf_counter() - clock.began,
-            requests=[RequestTimes(0.0, clock.ticks[:n], ask.late) for ask, n in zip(asks, lengths, strict=True)],
+            requests=[
+                RequestTimes(0.0, clock.ticks[:n], request.late) for request, n in zip(requests, lengths, strict=True)
+            ],
             outputs=[[row[:n].tolist() for row in own] for own, n in zip(rows, lengths, strict=True)],
         )
 

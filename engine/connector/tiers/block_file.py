@@ -1,20 +1,22 @@
 """File format of a block: a header that identifies it, then the payload. Little-endian.
 
-    0    magic        8 bytes   changes under a transfer that takes it for text, as PNG's does
+    0    magic        8 bytes   like PNG's, it is damaged by transfers that convert text
     8    version      4 bytes   FORMAT_VERSION
-    12   key         16 bytes   so that a file under another name is found out
+    12   key         16 bytes   detects a file under another key's name
     28   length       8 bytes   of the payload
     36   checksum     4 bytes   CRC-32 of the payload
-    40   checksum     4 bytes   CRC-32 of the 40 bytes before
+    40   checksum     4 bytes   CRC-32 of the preceding 40 bytes
     44   payload
 
-Why CRC-32 (zlib's): it finds every burst of damage up to 32 bits and all but one in four billion of the rest, at
-4.9 GiB per second here; SHA-1 reaches 1.9 and blake2b 0.8, so checking would take longer than reading. xxhash would be
-another dependency, and save at most 0.2 ms per MiB. No hash in the same file protects against an attacker who can write
-to the folder, so a file must belong to the user and be writable by no one else.
+The checksum is zlib's CRC-32. It detects every burst of damage up to 32 bits, and all but one in four billion of other
+errors, at 4.9 GiB per second on the development machine. SHA-1 reaches 1.9 and blake2b 0.8 GiB per second, so the check
+would take longer than the read. xxhash would add a dependency and save at most 0.2 ms per MiB. No hash in the same file
+protects against an attacker who can write to the folder, so only files of the user that no other user can write are
+read.
 
-Why plain reads: reading and checking a file of 64 KiB takes 31 µs here, the same by a memory map 43 µs (12 KiB: 9 and
-18; 1 MiB: 254 and 222). And if another process truncates a mapped file, the program ends with SIGBUS.
+Files are read, not mapped: reading and checking a file of 64 KiB takes 31 µs on the same machine, and 43 µs with a
+memory map (12 KiB: 9 and 18; 1 MiB: 254 and 222). If another process truncated a mapped file, the program would end
+with SIGBUS.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import stat
 import struct
 import zlib
 
-from engine.connector.tiers.books import DropReason
+from engine.connector.tiers.counters import DropReason
 from engine.connector.tiers.keys import FORMAT_VERSION, KEY_BYTES
 
 MAGIC = b"\x89KVB\r\n\x1a\n"
@@ -33,7 +35,7 @@ _FACTS = struct.Struct(f"<8sI{KEY_BYTES}sQI")
 _CHECK = struct.Struct("<I")
 HEADER_BYTES = _FACTS.size + _CHECK.size
 
-# neither a link is followed nor a pipe waited for, whatever stands at the name
+# do not follow a link or wait for a pipe of the block's name
 READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -47,7 +49,7 @@ class BadBlock(Exception):
 
 
 def header_of(key: bytes, payload: bytes) -> bytes:
-    """Return the HEADER_BYTES bytes before a payload."""
+    """Return the header of a payload (HEADER_BYTES bytes)."""
     facts = _FACTS.pack(MAGIC, FORMAT_VERSION, key, len(payload), zlib.crc32(payload))
     return facts + _CHECK.pack(zlib.crc32(facts))
 
@@ -55,18 +57,18 @@ def header_of(key: bytes, payload: bytes) -> bytes:
 def is_own_file(found: os.stat_result) -> bool:
     """Return whether it is a regular file of this user that no other user can write.
 
-    Only root can create a file owned by another user, so a folder writable by others is no danger to the content.
+    Only root can create a file owned by another user, so the folder itself may be writable by others.
     """
     return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 
 
 def read_block(file: int, key: bytes, max_bytes: int) -> bytes:
-    """Return the payload of an open file (a descriptor, from READING), proved to be `key`'s, whole and as it was
-    written.
+    """Return the verified payload of an open file (a descriptor, from READING).
 
     Raises:
-        BadBlock: it is not, or has more than `max_bytes` (so that a foreign file never asks for much memory).
-        OSError: it cannot be read.
+        BadBlock: the file is not the block of `key`, is damaged, or has more than `max_bytes` (which limits the memory
+            that a foreign file can use).
+        OSError: the file cannot be read.
     """
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode):
@@ -79,7 +81,7 @@ def read_block(file: int, key: bytes, max_bytes: int) -> bytes:
     magic, version, named, length, checksum = _FACTS.unpack_from(header)
     (header_checksum,) = _CHECK.unpack_from(header, _FACTS.size)
     if magic != MAGIC or version != FORMAT_VERSION or zlib.crc32(header[: _FACTS.size]) != header_checksum:
-        raise BadBlock("bad_header", f"version {version}" if magic == MAGIC else "no block file")
+        raise BadBlock("bad_header", f"version {version}" if magic == MAGIC else "not a block file")
     if named != key:
         raise BadBlock("wrong_key", named.hex())
     if found.st_size != HEADER_BYTES + length or length > max_bytes:
@@ -93,7 +95,7 @@ def read_block(file: int, key: bytes, max_bytes: int) -> bytes:
 
 
 def _pread(file: int, length: int) -> bytes:
-    """Read up to `length` bytes of payload. One call returns at most 2 GiB, and the file may be truncated."""
+    """Read up to `length` bytes of payload, in several calls if necessary: one call returns at most 2 GiB."""
     first = os.pread(file, length, HEADER_BYTES)
     if len(first) == length or not first:
         return first
@@ -105,10 +107,10 @@ def _pread(file: int, length: int) -> bytes:
 
 
 def write_all(file: int, parts: list[bytes]) -> None:
-    """Write all bytes of `parts`.
+    """Write all bytes of `parts`. A write to a nearly full disk may write a part before the next one fails.
 
     Raises:
-        OSError: the disk took fewer (it may take some of a write before it says that it is full).
+        OSError: not all bytes could be written.
     """
     left = [memoryview(part) for part in parts if part]
     while left:
@@ -119,7 +121,7 @@ def write_all(file: int, parts: list[bytes]) -> None:
             left[0] = left[0][written:]
 
 
-_WHY: dict[int | None, DropReason] = {
+_REASONS: dict[int | None, DropReason] = {
     errno.ENOSPC: "disk_full",
     errno.EDQUOT: "disk_full",
     errno.EFBIG: "disk_full",
@@ -133,6 +135,6 @@ _WHY: dict[int | None, DropReason] = {
 }
 
 
-def why_not_written(error: OSError) -> DropReason:
-    """Return the reason under which a failed write is counted."""
-    return _WHY.get(error.errno, "io_error")
+def drop_reason(error: OSError) -> DropReason:
+    """Return the reason of a failed write."""
+    return _REASONS.get(error.errno, "io_error")

@@ -1,13 +1,12 @@
-"""Keys of blocks outside the pool, in a store shared by models, settings and runs.
+"""Keys of blocks outside the pool, in a store that models, settings and runs share.
 
-    weights, configuration, dtypes, block size, reaches ──► layout digest, once an engine
-    tokens, all before them, cache salt ──► block hash      (`engine/cache/prefix_cache.py`)
+    weights, configuration, dtypes, block size, spans ──► layout digest, once per engine
+    tokens, all tokens before them, cache salt ──► block hash      (`engine/cache/prefix_cache.py`)
     key = H(layout; block hash, index of the group of layers)
 
-In the pool a block hash is enough, because everything in it was computed by one model with one configuration. Out here
-equal keys must mean equal bytes, so whatever changes a key vector, a value vector or how they lie is in the layout.
-Missing a block that would have fitted costs a prefill; loading one that does not fit would be a wrong answer. So what
-might matter is in it too.
+In the pool a block hash suffices, because one model with one configuration computed all blocks. In the store, equal
+keys must mean equal bytes, so the layout includes everything that changes keys, values or their positions in a block.
+It also includes facts that only may change them: a missed block costs a prefill, but a wrong one a wrong output.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from typing import NamedTuple
 
-FORMAT_VERSION = 1  # of the payload and its file format; counts up when either changes
-KEY_BYTES = 16  # as a block hash: more would promise more than the hash inside holds
+FORMAT_VERSION = 1  # version of the payload and of its file format
+KEY_BYTES = 16  # like a block hash, which limits the collision resistance
 DIGEST_BYTES = 32
 
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
@@ -37,30 +36,30 @@ class NamedBytes(NamedTuple):
 
 
 class GroupFacts(NamedTuple):
-    """A group of layers that share their blocks, and what its payload holds."""
+    """Group of layers that share their blocks."""
 
     layers: Sequence[int]
-    reaches: Sequence[tuple[int | None, int]]  # of each layer: (window or None, sinks), an `AttentionSpan`
+    reaches: Sequence[tuple[int | None, int]]  # attention span of each layer: (window or None, sinks)
     bytes_per_block: int
 
 
 class LayoutFacts(NamedTuple):
-    """Everything that keys and values depend on, apart from the tokens."""
+    """Everything on which keys and values depend, except the tokens."""
 
-    weights: bytes  # `weights_digest`, of every tensor that the model reads
-    config: Mapping[str, Json]  # of the model: heads, widths, rotary settings, windows, softcaps, …
-    numerics: Mapping[str, str]  # dtype it computes in, kind of device, versions of what computes
-    kv_cache_dtype: str  # as the store keeps them
+    weights: bytes  # `weights_digest` of all tensors that the model reads
+    config: Mapping[str, Json]  # configuration of the model: heads, widths, rotary settings, windows, softcaps, …
+    numerics: Mapping[str, str]  # compute dtype, device type, versions of the libraries
+    kv_cache_dtype: str
     block_size: int
-    groups: Sequence[GroupFacts]  # all of them: what one layer sees is in the keys of the layers above it
+    groups: Sequence[GroupFacts]  # all groups, because the span of a layer affects the keys of later layers
 
 
 def weights_digest(tensors: Iterable[NamedBytes]) -> bytes:
-    """DIGEST_BYTES bytes for all parameters and buffers of a model; the order in which they come does not matter.
+    """Return the digest (DIGEST_BYTES bytes) of all parameters and buffers of a model, in any order.
 
-    Every byte is read: two fine-tunes of one model have names, shapes and most tensors in common. A core hashes about
-    0.8 GiB a second (blake2b, measured), two cores twice that, since hashing releases the interpreter's lock: 12 ms
-    for the bundled model's 9.4 MiB, a second or so for 1 GiB.
+    Every byte is read, because two fine-tunes of a model have the same names and shapes, and most tensors in common. A
+    core hashes about 0.8 GiB per second (blake2b, measured), and two cores twice as much, because hashing releases the
+    interpreter's lock. It takes 12 ms for the 9.4 MiB of the bundled model, and about a second for 1 GiB.
     """
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         digests = sorted(pool.map(_tensor_digest, tensors))
@@ -75,10 +74,10 @@ def _tensor_digest(tensor: NamedBytes) -> bytes:
 
 
 def layout_digest(facts: LayoutFacts) -> bytes:
-    """DIGEST_BYTES bytes, once an engine. Names in `config` may come in any order.
+    """Return the digest (DIGEST_BYTES bytes) of the facts. The order of the names in `config` has no effect.
 
     Raises:
-        TypeError: a fact is not what JSON can say.
+        TypeError: a fact cannot be encoded as JSON.
     """
     facts_by_name = {
         "format": FORMAT_VERSION,
@@ -89,14 +88,12 @@ def layout_digest(facts: LayoutFacts) -> bytes:
         "block_size": facts.block_size,
         "groups": [[list(g.layers), [list(r) for r in g.reaches], g.bytes_per_block] for g in facts.groups],
     }
-    # NaN and infinity are written as words, which is as good as a number for telling two configurations apart
+    # NaN and infinity are encoded as words, which also distinguish configurations
     text = json.dumps(facts_by_name, sort_keys=True, separators=(",", ":"))
     return blake2b(text.encode(), digest_size=DIGEST_BYTES, person=b"kvt-layout").digest()
 
 
 def store_key(layout: bytes, block_hash: bytes, group: int) -> bytes:
-    """Return the name (KEY_BYTES bytes) of one group's full block. `layout` from `layout_digest`, keyed into the
-    hash.
-    """
+    """Return the key (KEY_BYTES bytes) of a group's full block. `layout`: from `layout_digest`, the key of the hash."""
     body = struct.pack("<I", group) + block_hash
     return blake2b(body, digest_size=KEY_BYTES, key=layout, person=b"kvt-block").digest()

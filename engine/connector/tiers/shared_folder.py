@@ -1,25 +1,25 @@
-"""Folder of block files that several servers use at once: one lock, one usage count, one eviction order.
+"""Folder of block files that several servers use at the same time, with one lock, usage count and eviction order.
 
     DIR/.kvtheater-lock      held while writing or evicting; contains the number of bytes and blocks
-    DIR/.kvtheater-writing   the block being written, renamed to its name when it is complete
+    DIR/.kvtheater-writing   the block that is being written; renamed when it is complete
     DIR/3f/3f0c….kv          blocks; the time of the last use is the file's modification time
 
-Reading takes no lock: a name appears by a rename, so its file is complete, and an open file remains readable after its
-deletion.
+Reads take no lock, because a file has its final name only when it is complete, and an open file remains readable after
+its deletion.
 
-Writes are exclusive across all servers. An unfinished file found under the lock therefore belongs to a dead writer: it
-has one fixed name, and is deleted. The lock is flock's, which the system releases with the process, however that ends.
-(filelock and portalocker wrap the same call with thread and Windows support; diskcache has its index in SQLite and its
-values as pickles, and loading a pickle from a folder executes it.)
+Only one server writes at a time. So an unfinished file that is found under the lock was left by a killed writer, and is
+deleted. The system releases the lock (flock) when its process ends, even if it is killed. filelock and portalocker wrap
+the same call with support for threads and Windows. diskcache stores its values as pickles, and loading a pickle from a
+folder can execute code.
 
-The count is raised before a file is written and lowered after it is deleted, so a process killed in between leaves it
-too high: the folder never exceeds its bound. Each server recounts the files once after its start, in the background (a
-second or two for 100,000 of them on a busy machine), and again whenever it must evict. File sizes count as on disk, in
-pages of 4 KiB.
+The usage count is increased before a file is written, and decreased after one is deleted. If a process is killed in
+between, the count is too high, so the folder never exceeds its maximum size. Each server recounts the files once after
+its start, in the background (one or two seconds for 100,000 files on a busy machine), and whenever it must evict. Sizes
+are rounded up to pages of 4 KiB.
 
-Nothing is synced. A rename after fsync survives a power failure, but takes 1 to 12 ms a block (measured, 12 KiB to 4
-MiB) where writing alone takes 0.15 to 5. Surviving kill -9 needs only that the system has the bytes. After a power
-failure a file may be empty, short or full of zeros under its name: its checksum fails, and it is dropped.
+Files are not synced. An fsync before the rename would survive a power failure, but takes 1 to 12 ms per block (measured
+for 12 KiB to 4 MiB); writing alone takes 0.15 to 5 ms. Files survive kill -9 without it. A file that is empty, short or
+full of zeros after a power failure fails its checksum and is dropped.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from engine.connector.tiers.block_file import BadBlock, is_own_file
 LOCK = ".kvtheater-lock"
 WRITING = ".kvtheater-writing"
 SUFFIX = ".kv"
-LOCK_SECONDS = 5.0  # an eviction among a million files takes about as long
-LOW_WATER = 0.9  # fraction of the bound that eviction reduces to, so that not every block lists all files
-PAGE = 4096
+LOCK_SECONDS = 5.0  # timeout; an eviction among a million files takes about as long
+LOW_WATER = 0.9  # eviction frees space down to this fraction of the maximum, so that it is not needed for every block
+PAGE = 4096  # bytes
 
 _COUNT = struct.Struct("<QQ")  # bytes, blocks; then their CRC-32
 _CHECK = struct.Struct("<I")
@@ -54,7 +54,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class FolderError(OSError):
-    """The folder cannot be used; the message is one sentence."""
+    """The folder cannot be used. The message is one sentence."""
 
 
 class Count(NamedTuple):
@@ -64,25 +64,25 @@ class Count(NamedTuple):
     blocks: int
 
 
-def place_of(key: bytes) -> tuple[str, str]:
+def path_of(key: bytes) -> tuple[str, str]:
     """Return the subfolder and the file name of a key's block."""
     digits = key.hex()
     return digits[:2], digits + SUFFIX
 
 
 def disk_bytes(size: int) -> int:
-    """Return the bytes that a file of this size takes on a disk."""
+    """Return the bytes that a file of this size uses on a disk."""
     return -(-size // PAGE) * PAGE
 
 
 class SharedFolder:
-    """Folder by its path. Every call opens it again, so that a deleted and recreated folder is found."""
+    """Folder at a path. Every call opens it again, so a folder that was deleted and recreated is used."""
 
     def __init__(self, path: Path, max_bytes: int) -> None:
         """Open the folder, or create it for this user alone.
 
         Raises:
-            FolderError: it cannot be created, is no folder, or is not writable.
+            FolderError: the path cannot be created, is not a folder, or is not writable.
         """
         self.max_bytes = max_bytes
         try:
@@ -91,8 +91,8 @@ class SharedFolder:
             with self.opened() as root:
                 os.close(self._open_lock(root))
         except (OSError, RuntimeError, ValueError) as error:  # a link to itself, a NUL
-            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise FolderError(f"KV blocks cannot be kept in {path}: {why}; name a folder of your own") from error
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise FolderError(f"KV blocks cannot be kept in {path}: {reason}; name a folder of your own") from error
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[int]:
@@ -104,7 +104,7 @@ class SharedFolder:
             os.close(root)
 
     def count(self) -> Count:
-        """Return the count of the last holder of the lock; zero if it cannot be read."""
+        """Return the count that the last holder of the lock has written, or zeros if it cannot be read."""
         with contextlib.suppress(OSError), self.opened() as root:
             lock = os.open(LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=root)
             try:
@@ -118,8 +118,8 @@ class SharedFolder:
         """Lock the folder against other writers and evictions.
 
         Raises:
-            BadBlock: `busy`, others held it for LOCK_SECONDS; `folder_gone`.
-            OSError: it cannot be locked.
+            BadBlock: other servers held the lock for LOCK_SECONDS (`busy`), or the folder was deleted (`folder_gone`).
+            OSError: the folder cannot be locked.
         """
         with contextlib.ExitStack() as stack:
             try:
@@ -140,12 +140,12 @@ class SharedFolder:
         return lock
 
     def _lock(self, root: int) -> int:
-        deadline, pause = time.monotonic() + LOCK_SECONDS, 0.0005
+        deadline, delay = time.monotonic() + LOCK_SECONDS, 0.0005
         while True:
             lock = self._open_lock(root)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # the file may have been deleted meanwhile: then another process may hold the lock of a new one
+                # if the lock file was deleted meanwhile, another process may hold the lock of a new file
                 if os.path.samestat(os.fstat(lock), os.stat(LOCK, dir_fd=root, follow_symlinks=False)):
                     return lock
             except (BlockingIOError, FileNotFoundError):
@@ -156,20 +156,20 @@ class SharedFolder:
             os.close(lock)
             if time.monotonic() > deadline:
                 raise BadBlock("busy", f"another server held {LOCK} for {LOCK_SECONDS:g} s")
-            time.sleep(pause)
-            pause = min(2 * pause, 0.02)
+            time.sleep(delay)
+            delay = min(2 * delay, 0.02)
 
 
-def open_subfolder(root: int, name: str, make: bool = False) -> int:
+def open_subfolder(root: int, name: str, create: bool = False) -> int:
     """Return a descriptor of a subfolder. Raises OSError if it is missing, or is a link or a file."""
-    if make:
+    if create:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=root)
     return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=root)
 
 
 def _read_count(lock: int) -> Count | None:
-    """Return the stored count; None if there is none or its checksum is wrong."""
+    """Return the stored count, or None if there is none or its checksum is wrong."""
     written = os.pread(lock, _COUNT.size + _CHECK.size, 0)
     count, check = written[: _COUNT.size], written[_COUNT.size :]
     return Count(*_COUNT.unpack(count)) if check == _CHECK.pack(zlib.crc32(count)) else None
@@ -183,7 +183,7 @@ class _Found(NamedTuple):
 
 
 class LockedFolder:
-    """Folder operations under the lock. The descriptors belong to the caller."""
+    """Folder whose lock is held. The caller owns the descriptors."""
 
     def __init__(self, root: int, lock: int, max_bytes: int) -> None:
         self.root = root
@@ -192,7 +192,7 @@ class LockedFolder:
         self._count = _read_count(lock)
 
     @property
-    def held(self) -> Count:
+    def usage(self) -> Count:
         """Upper bound of the folder's usage."""
         return self._count if self._count is not None else self.recount()
 
@@ -202,28 +202,27 @@ class LockedFolder:
         return self._set(Count(sum(block.bytes for block in found), len(found)))
 
     def add(self, num_bytes: int, num_blocks: int) -> None:
-        """Add to the count before a write; negative numbers after a deletion."""
-        held = self.held
-        self._set(Count(max(0, held.bytes + num_bytes), max(0, held.blocks + num_blocks)))
+        """Add to the count: positive numbers before a write, negative numbers after a deletion."""
+        usage = self.usage
+        self._set(Count(max(0, usage.bytes + num_bytes), max(0, usage.blocks + num_blocks)))
 
     def make_room(self, num_bytes: int) -> int:
-        """Delete least recently used blocks until `num_bytes`, at most `max_bytes`, fit. Returns their number.
+        """Delete least recently used blocks until `num_bytes` bytes fit. Returns the number of deleted blocks.
 
         Raises:
             BadBlock: too few blocks could be deleted.
         """
-        if self.held.bytes + num_bytes <= self._max_bytes:
+        if self.usage.bytes + num_bytes <= self._max_bytes:
             return 0
         found = sorted(self._find())
         total = sum(block.bytes for block in found)
         if total + num_bytes <= self._max_bytes:  # files were deleted manually
             self._set(Count(total, len(found)))
             return 0
-        # down to LOW_WATER, and at least until the new block fits
-        keep = min(int(self._max_bytes * LOW_WATER), self._max_bytes - num_bytes)
+        target = min(int(self._max_bytes * LOW_WATER), self._max_bytes - num_bytes)
         evicted = 0
         for block in found:
-            if total <= keep:
+            if total <= target:
                 break
             with contextlib.suppress(OSError):  # a file of another user
                 self._delete(block)
@@ -231,7 +230,7 @@ class LockedFolder:
                 evicted += 1
         self._set(Count(total, len(found) - evicted))
         if total + num_bytes > self._max_bytes:
-            raise BadBlock("no_permission", "what fills the folder cannot be deleted")
+            raise BadBlock("no_permission", "the blocks in the folder cannot be deleted")
         return evicted
 
     def _set(self, count: Count) -> Count:
@@ -249,7 +248,7 @@ class LockedFolder:
             os.close(folder)
 
     def _find(self) -> list[_Found]:
-        """Return all block files. The unfinished file of a dead writer is deleted first."""
+        """Return all block files. Deletes the unfinished file of a killed writer first."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(WRITING, dir_fd=self.root)
         found = list[_Found]()
@@ -272,7 +271,7 @@ def _blocks_in(folder: int, subfolder: str) -> Iterator[_Found]:
         for entry in entries:
             if not _BLOCK.fullmatch(entry.name):
                 continue
-            with contextlib.suppress(FileNotFoundError):  # a reader found it damaged and deleted it
+            with contextlib.suppress(FileNotFoundError):  # a reader has deleted it, because it is damaged
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode):
                     yield _Found(status.st_mtime_ns, subfolder, entry.name, disk_bytes(status.st_size))

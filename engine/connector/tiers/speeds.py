@@ -1,13 +1,14 @@
 """Decision between loading and recomputing blocks, by measurements on this machine.
 
-    load    = Σ over tiers (blocks · seconds per block + bytes · seconds per byte) · factor + bytes · seconds to place
+    load    = Σ over tiers (blocks · seconds per block + bytes · seconds per byte) · factor
+              + bytes · seconds per byte to copy them to the pool
     compute = tokens · seconds per token of prefill
 
-A tier's line (seconds per block, seconds per byte) is fitted through blocks of two sizes when the tier is opened. They
-were just written, so they are in the page cache: the line is the disk's best case. Real loads have about one size and
-cannot determine a line; they move its factor, measured / expected seconds over the last loads. A slow tier is not
-loaded from, so no load can show that it is fast again: the factor therefore decays towards 1, by half every HALF_LIFE
-seconds without a load, until the tier is tried again.
+The cost line of a tier (seconds per block, seconds per byte) is fitted to blocks of two sizes when the tier is opened.
+These were just written and are in the page cache, so the line is the best case of a disk. Real loads have about one
+size and cannot determine a line. They change its factor, which is measured / expected seconds over the last loads. A
+slow tier is not used, so no load could show that it is fast again. Therefore the factor decays towards 1, by half every
+HALF_LIFE seconds without a load, until the tier is tried again.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from typing import NamedTuple
 
 from engine.trace.operations import Medium
 
-DECAY = 0.95  # of the weight of what was measured before, with each new measurement: the last twenty or so count
-HALF_LIFE = 60.0  # seconds
+DECAY = 0.95  # factor of the weight of earlier measurements per new one: about the last twenty count
+HALF_LIFE = 60.0  # seconds, of a tier's factor
 
 
 class Line(NamedTuple):
-    """Cost line of loading."""
+    """Duration of loads as a linear function of blocks and bytes."""
 
     seconds_per_block: float
     seconds_per_byte: float
@@ -49,7 +50,7 @@ class Planned(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Decision between loading and computing, by the shorter time. Not measured yet (None): load."""
+    """Decision between loading and computing: the faster one, or loading if a time is not measured yet (None)."""
 
     load: bool
     load_seconds: float | None
@@ -57,28 +58,28 @@ class Decision(NamedTuple):
 
 
 def line_through(small: Measured, large: Measured) -> Line:
-    """Return the line through two blocks of different sizes; neither of its parts is below 0."""
+    """Return the line through two measurements of different sizes. Negative coefficients become 0."""
     per_byte = max(0.0, (large.seconds - small.seconds) / (large.num_bytes - small.num_bytes))
     return Line(max(0.0, small.seconds - small.num_bytes * per_byte), per_byte)
 
 
-class _Quotient:
-    """Σ seconds / Σ units of work, over recent measurements."""
+class _Rate:
+    """Seconds per unit of work, over recent measurements."""
 
     def __init__(self) -> None:
-        self._seconds = self._spent_on = 0.0
+        self._seconds = self._units = 0.0
 
-    def note(self, spent_on: float, seconds: float) -> None:
+    def add(self, units: float, seconds: float) -> None:
         self._seconds = DECAY * self._seconds + seconds
-        self._spent_on = DECAY * self._spent_on + spent_on
+        self._units = DECAY * self._units + units
 
     @property
     def value(self) -> float | None:
-        return self._seconds / self._spent_on if self._spent_on else None
+        return self._seconds / self._units if self._units else None
 
 
 class _TierSpeed:
-    """Cost line of a tier, and the ratio of recent loads to it."""
+    """Cost line of a tier, and the factor of recent loads."""
 
     def __init__(self, line: Line | None, clock: Callable[[], float]) -> None:
         self.line = line
@@ -90,11 +91,11 @@ class _TierSpeed:
         if not self._expected:
             return 1.0
         age = max(0.0, self._clock() - self._last)
-        left: float = 0.5 ** (age / HALF_LIFE)
-        return 1 + (self._seconds / self._expected - 1) * left
+        weight: float = 0.5 ** (age / HALF_LIFE)
+        return 1 + (self._seconds / self._expected - 1) * weight
 
-    def note(self, num_bytes: int, seconds: float) -> None:
-        if self.line is None:  # nothing could be measured at opening: the first load is what there is
+    def add(self, num_bytes: int, seconds: float) -> None:
+        if self.line is None:  # the measurement at opening failed, so the first load determines the line
             self.line = Line(0.0, seconds / max(1, num_bytes))
         expected = self.line.seconds(1, num_bytes)
         if expected <= 0:
@@ -108,44 +109,44 @@ class _TierSpeed:
 
 
 class Speeds:
-    """Running estimates for engines, perhaps of several models, that share the tiers, each on a thread of its own.
+    """Running estimates for the engines that share the tiers, perhaps of several models. Thread-safe.
 
-    `clock` gives seconds that only grow.
+    `clock` returns monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._tiers: dict[Medium, _TierSpeed] = {}
-        self._prefill: dict[bytes, _Quotient] = {}  # by layout
-        self._placing = _Quotient()
+        self._prefill: dict[bytes, _Rate] = {}  # by layout
+        self._placing = _Rate()
 
-    def opened(self, tier: Medium, line: Line | None) -> None:
-        """Add a tier, with its measured speed if there is one."""
+    def add_tier(self, tier: Medium, line: Line | None) -> None:
+        """Add a tier, with its measured cost line if there is one."""
         self._tiers[tier] = _TierSpeed(line, self._clock)
 
     def note_load(self, tier: Medium, num_bytes: int, seconds: float) -> None:
         """Record the load of a block from a tier."""
         with self._lock:
-            self._tiers[tier].note(num_bytes, seconds)
+            self._tiers[tier].add(num_bytes, seconds)
 
     def note_placing(self, num_bytes: int, seconds: float) -> None:
-        """Note that loaded bytes were copied into the pool's tensors."""
+        """Record a copy of loaded bytes to the pool's tensors."""
         with self._lock:
-            self._placing.note(num_bytes, seconds)
+            self._placing.add(num_bytes, seconds)
 
     def note_prefill(self, layout: bytes, num_tokens: int, seconds: float) -> None:
-        """Note that a step of an engine with this layout computed keys and values of that many prompt tokens."""
+        """Record a step of an engine with this layout that computed `num_tokens` prompt tokens."""
         with self._lock:
-            self._prefill.setdefault(layout, _Quotient()).note(num_tokens, seconds)
+            self._prefill.setdefault(layout, _Rate()).add(num_tokens, seconds)
 
     def seconds_per_prefill_token(self, layout: bytes) -> float | None:
-        """Over the last prefills; None before the first. Attention's share grows with the context: an average."""
+        """Return the mean over the last prefills, or None before the first. It ignores the length of the context."""
         found = self._prefill.get(layout)
         return None if found is None else found.value
 
     def speed(self, tier: Medium) -> Line | None:
-        """Return the current seconds per block and byte of a tier; None if not measured."""
+        """Return the current seconds per block and byte of a tier, or None if they are not measured."""
         with self._lock:
             speed = self._tiers.get(tier)
             if speed is None or speed.line is None:
@@ -154,11 +155,10 @@ class Speeds:
             return Line(speed.line.seconds_per_block * factor, speed.line.seconds_per_byte * factor)
 
     def worth_loading(self, layout: bytes, num_tokens: int, planned: Iterable[Planned]) -> Decision:
-        """Return whether an engine with that layout should load the blocks of `num_tokens` tokens rather than compute
-        them.
+        """Decide whether an engine with this layout should load or compute the blocks of `num_tokens` tokens.
 
         Raises:
-            KeyError: no such tier.
+            KeyError: there is no such tier.
         """
         with self._lock:
             load: float | None = 0.0

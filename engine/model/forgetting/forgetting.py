@@ -25,7 +25,7 @@ from engine.cache.kv_store import KVStore
 from engine.model.attention_backend import AttentionCall, AttentionOutput
 from engine.model.batch import SequenceSlice, StepBatch
 from engine.model.forgetting.forgotten_keys import choose_forgotten
-from engine.model.forgetting.policies import POLICIES, Rows, Seen
+from engine.model.forgetting.policies import POLICIES, Rows, VisibleKeys
 from engine.model.forgetting.rotation import Rotation
 from engine.model.loaded import LoadedModel
 from engine.options.refusal import Sentence, sentence
@@ -126,7 +126,7 @@ class Forgetting:
             if count is not None and count > self.settings.budget:
                 k, v = (x.transpose(0, 1) for x in store.gather(layer, slots))
                 visible = self._visible(memory, layer, k.shape[0], count, k.device)
-                scores = self.policy.score(observed, Seen(k, v, visible, call.scaling, layer))
+                scores = self.policy.score(observed, VisibleKeys(k, v, visible, call.scaling, layer))
                 self.scores.setdefault(layer, []).append(Scores(piece.seq_id, scores, visible))
 
     @staticmethod

@@ -37,7 +37,7 @@ class Rows(NamedTuple):
     start: int  # position of the first
 
 
-class Seen(NamedTuple):
+class VisibleKeys(NamedTuple):
     """Keys and values of one sequence in one layer, positions [0, C)."""
 
     keys: Tensor  # [Hkv, C, D]
@@ -64,7 +64,7 @@ class Policy(ABC):
         return None
 
     @abstractmethod
-    def score(self, memory: Any, seen: Seen) -> Tensor:
+    def score(self, memory: Any, seen: VisibleKeys) -> Tensor:
         """Return the scores [Hkv, C]; those of invisible keys are ignored."""
 
 
@@ -73,7 +73,7 @@ class Window(Policy):
 
     needs_weights = False
 
-    def score(self, memory: None, seen: Seen) -> Tensor:
+    def score(self, memory: None, seen: VisibleKeys) -> Tensor:
         positions = torch.arange(seen.keys.shape[1], dtype=torch.float64, device=seen.keys.device)
         return positions.expand(seen.keys.shape[0], -1)
 
@@ -86,7 +86,7 @@ class H2O(Policy):
         added = rows.weights.float().sum(1)  # [Hq, C]
         return added if memory is None else added + pad(memory, (0, added.shape[1] - memory.shape[1]))
 
-    def score(self, memory: Tensor, seen: Seen) -> Tensor:
+    def score(self, memory: Tensor, seen: VisibleKeys) -> Tensor:
         return _by_kv_head(memory, seen.keys.shape[0])
 
 
@@ -97,7 +97,7 @@ class Tova(Policy):
         assert rows.weights is not None
         return rows.weights[:, -1].float().mean(0)
 
-    def score(self, memory: Tensor, seen: Seen) -> Tensor:
+    def score(self, memory: Tensor, seen: VisibleKeys) -> Tensor:
         return memory.expand(seen.keys.shape[0], -1)
 
 
@@ -113,7 +113,7 @@ class SnapKV(Policy):
         before = pad(memory, (0, newest.shape[2] - memory.shape[2]))
         return torch.cat([before, newest], dim=1)[:, -self.settings.recent :]
 
-    def score(self, memory: Tensor, seen: Seen) -> Tensor:
+    def score(self, memory: Tensor, seen: VisibleKeys) -> Tensor:
         num_keys, size = seen.keys.shape[1], self.settings.pool
         observed = memory.mean(1)[:, : num_keys - self.settings.recent]  # [Hq, C - recent]
         pooled = avg_pool1d(observed, size, stride=1, padding=size // 2)
@@ -126,7 +126,7 @@ class KeyNorm(Policy):
 
     needs_weights = False
 
-    def score(self, memory: None, seen: Seen) -> Tensor:
+    def score(self, memory: None, seen: VisibleKeys) -> Tensor:
         lengths: Tensor = torch.linalg.vector_norm(seen.keys, dim=-1, dtype=torch.float32)
         return -lengths
 
@@ -152,7 +152,7 @@ class ExpectedAttention(Policy):
             memory[0] + count, memory[1] + added, memory[2] + outer
         )  # fmt: skip
 
-    def score(self, memory: tuple[int, Tensor, Tensor] | None, seen: Seen) -> Tensor:
+    def score(self, memory: tuple[int, Tensor, Tensor] | None, seen: VisibleKeys) -> Tensor:
         assert self.rotation is not None
         if memory is None:
             raise ValueError("expected attention needs at least one query after the sinks")
@@ -179,7 +179,7 @@ class Random(Policy):
 
     needs_weights = False
 
-    def score(self, memory: None, seen: Seen) -> Tensor:
+    def score(self, memory: None, seen: VisibleKeys) -> Tensor:
         num_kv_heads, num_keys, _ = seen.keys.shape
         drawn = np.random.default_rng([abs(self.settings.seed), seen.layer, num_keys]).random((num_kv_heads, num_keys))
         return torch.from_numpy(drawn).to(seen.keys.device)

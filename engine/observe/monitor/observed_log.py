@@ -33,7 +33,7 @@ from engine.trace.records import (
 )
 
 # placeholders for model facts that the server does not report; `unknown` lists "model"
-UNSAID = ModelFacts(
+UNKNOWN_MODEL = ModelFacts(
     name="",
     architecture="",
     num_params=0,
@@ -49,7 +49,7 @@ UNSAID = ModelFacts(
     dtype="float16",
     sliding_windows=[None],
 )
-UNSAID_BYTES = 4  # placeholder for the K and V bytes of a token
+UNKNOWN_BYTES = 4  # placeholder for the K and V bytes of a token
 MAX_BYTES = 1 << 30  # default size limit of a log
 MAX_RESTATED = 512  # contents per record at the beginning of a new log
 UNKNOWN: list[Unknown] = [
@@ -67,18 +67,18 @@ def header_of(*, model: str, source: str, block_size: int, num_blocks: int, even
             layers=[0],
             first_block=rank * num_blocks,
             num_blocks=num_blocks,
-            kv_bytes_per_token=UNSAID_BYTES,
+            kv_bytes_per_token=UNKNOWN_BYTES,
         )
         for rank in range(len(events))
     ]
-    facts = {**{name: getattr(UNSAID, name) for name in ModelFacts.__struct_fields__}, "name": model}
+    facts = {**{name: getattr(UNKNOWN_MODEL, name) for name in ModelFacts.__struct_fields__}, "name": model}
     return Header(
         generator=f"kvtheater {__version__}",
         created=_now(),
         model=ModelFacts(**facts),
         tokenizer=TokenizerFacts(name="", vocab_size=1, eos_token_ids=[]),
         engine={"block_size": block_size, "num_blocks": num_blocks * len(events), "strategy": "paged"},
-        kv_bytes_per_token=UNSAID_BYTES,
+        kv_bytes_per_token=UNKNOWN_BYTES,
         machine=Machine(device="", processor="", num_threads=0, versions={}),
         block_groups=groups,
         instances=instances if len(events) > 1 else [],
@@ -207,7 +207,7 @@ class ObservedLog:
                 blocks_cached=num_cached,
                 tokens_held=0,
                 tokens_logical=0,
-                kv_bytes_per_token=UNSAID_BYTES,
+                kv_bytes_per_token=UNKNOWN_BYTES,
             ),
             seen=seen,
         )

@@ -216,7 +216,7 @@ class Scheduling:
             num_hit_tokens=len(hits) * size,
             block_ids=[block_id for block_id in hits if block_id != RELEASED],
         )
-        return why.of(found)
+        return why.add_to(found)
 
     def _lookup_verdict(self, one: RecordedRequest, hits: list[int]) -> LookupVerdict:
         if not self._settings.enable_prefix_caching:
@@ -233,7 +233,7 @@ class Scheduling:
         found: tuple[DeferReason, int, int] | None = None
         hits = self._hits.get(head.seq_id, [])
         if self._has_preempted:
-            hits = self._found(head)
+            hits = self._find_hits(head)
             num_tokens = len(head.token_ids) - len(hits) * settings.block_size
             if settings.enable_chunked_prefill:
                 num_tokens = min(num_tokens, settings.max_num_batched_tokens)
@@ -246,14 +246,14 @@ class Scheduling:
                 end = max(end, len(head.token_ids))
             found = ("no_free_blocks", *self._demand(hits, end))
         elif budget <= 0 or not settings.enable_chunked_prefill:
-            hits = self._found(head)
+            hits = self._find_hits(head)
             missing = len(head.token_ids) - len(hits) * settings.block_size
             found = ("token_budget", 1 if settings.enable_chunked_prefill else missing, max(budget, 0))
         if found is not None:
             reason, needed, available = found
             self._emit(Defer(seq_id=head.seq_id, reason=reason, needed=needed, available=available))
 
-    def _found(self, one: RecordedRequest) -> list[int]:
+    def _find_hits(self, one: RecordedRequest) -> list[int]:
         """Return the blocks that a lookup would find now."""
         if not self._settings.enable_prefix_caching or one.request.skip_reading_prefix_cache:
             return []

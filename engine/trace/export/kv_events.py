@@ -1,9 +1,9 @@
-"""Projection of a trace to vLLM's KV events, for programs that read vLLM's stream.
+"""Export of a trace as vLLM's KV events, for programs that read vLLM's event stream.
 
-A batch is `[ts, events, dp_rank]`, an event a map with a `type`: `BlockStored` for `cache` operations (consecutive
-blocks of a prefix in one event) and, with its `medium`, for each `store` outside the pool; `BlockRemoved` for `evict`.
-`AllBlocksCleared` never occurs: a cleared cache begins a new trace. The format has no block ids, ref counts, tables,
-unfinished blocks or preemptions. Removals from the external store are missing: the log does not record them by block.
+A batch is `[ts, events, dp_rank]`, and an event is a map with a `type`. `cache` operations become `BlockStored`
+(consecutive blocks of a prefix in one event), `store` operations `BlockStored` with their `medium`, and `evict`
+operations `BlockRemoved`. `AllBlocksCleared` never occurs, because a cleared cache begins a new trace. The format lacks
+block ids, ref counts, tables, partial blocks and preemptions. A log has no removals from the external store by block.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ def kv_event_batches(reader: TraceReader) -> Iterator[Batch]:
     """Yield a batch for each record that stores or removes content; `ts` is seconds since 1970.
 
     Raises:
-        TraceFormatError: a damaged record, or a header that does not say when the trace began.
-        TraceStateError: an operation on a block that no pool has.
+        TraceFormatError: a record is damaged, or `created` of the header is not a time.
+        TraceStateError: an operation names a block that no pool has.
     """
     try:
         began = datetime.fromisoformat(reader.header.created).timestamp()
     except (ValueError, OverflowError) as error:
-        raise TraceFormatError(f"the header's created is no time: {reader.header.created[:40]!r}") from error
+        raise TraceFormatError(f"the header's created is not a time: {reader.header.created[:40]!r}") from error
     block_size, groups, *_ = geometry(reader.header)
     salts: dict[int, str] = {}
-    cached: dict[int, Cache] = {}  # by block: its last cache operation
+    cached: dict[int, Cache] = {}  # block id -> its last cache operation
     for index in range(len(reader)):
         record = reader.record(index)
         salts.update((op.seq_id, op.cache_salt) for op in record.ops if isinstance(op, Submit) and op.cache_salt)
@@ -48,13 +48,13 @@ def kv_event_batches(reader: TraceReader) -> Iterator[Batch]:
 
 
 def write_kv_events(reader: TraceReader, file: IO[bytes]) -> None:
-    """Write the batches as consecutive msgpack values; hashes are bytes."""
+    """Write the batches as consecutive msgpack values. Hashes are bytes."""
     for batch in kv_event_batches(reader):
         file.write(msgspec.msgpack.encode(batch))
 
 
 def write_kv_events_json(reader: TraceReader, file: IO[bytes]) -> None:
-    """Write the batches as JSON, one per line; hashes are hexadecimal text."""
+    """Write the batches as JSON, one per line. Hashes are hexadecimal text."""
     for batch in kv_event_batches(reader):
         file.write(msgspec.json.encode(_readable(batch)) + b"\n")
 
@@ -63,18 +63,18 @@ def _events(
     record: StepRecord, block_size: int, groups: list[BlockGroup], salts: dict[int, str], cached: dict[int, Cache]
 ) -> Iterator[Event]:
     stored: Event | None = None
-    stored_as: tuple[str, int, int] | None = None  # medium, sequence, group of layers
+    stored_kind: tuple[str, int, int] | None = None  # medium, seq_id, group of layers
     for op in record.ops:
         if isinstance(op, Cache):
             cached[op.block_id] = op
         if isinstance(op, Cache | Store):
             block, medium = cached.get(op.block_id), MEDIA[op.medium] if isinstance(op, Store) else MEDIUM
             if block is None or block.block_hash != op.block_hash:
-                continue  # stored after the pool had reallocated the block
+                continue  # it was stored after the pool had reallocated the block
             salt = salts.get(block.seq_id) if block.parent_hash is None else None
             group = group_index(groups, op.block_id)
             kind = medium, block.seq_id, group
-            if stored and stored_as == kind and stored["block_hashes"][-1] == block.parent_hash:
+            if stored and stored_kind == kind and stored["block_hashes"][-1] == block.parent_hash:
                 stored["block_hashes"].append(block.block_hash)
                 stored["token_ids"] += block.token_ids
                 if stored["extra_keys"]:
@@ -82,7 +82,7 @@ def _events(
                 continue
             if stored:
                 yield stored
-            stored_as = kind
+            stored_kind = kind
             stored = {
                 "type": "BlockStored",
                 "block_hashes": [block.block_hash],

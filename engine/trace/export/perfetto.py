@@ -1,8 +1,8 @@
-"""Chrome's trace event format, which Perfetto and chrome://tracing open.
+"""Export to Chrome's trace event format, which Perfetto and chrome://tracing open.
 
-Three processes: the engine (a track of steps, with their phases inside), the sequences (a track each: waiting, prefill,
-decode, preempted), and counters of the pool. Times are microseconds since the trace began. A record says when its step
-ended and how long each phase took; a phase begins where the one before it ends.
+There are three processes: the engine (one track, with steps and their phases), the sequences (one track for each, with
+waiting, prefill, decode, preempted), and the counters of the pool. Times are microseconds since the trace began. A
+record has the end of its step and the duration of each phase; phases are assumed to follow each other without gaps.
 https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 """
 
@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 
 def write_perfetto(reader: TraceReader, file: IO[bytes]) -> None:
-    """Write the trace as one JSON object, while reading it."""
+    """Write the trace as one JSON object, record by record."""
     header = reader.header
     about = {"generator": header.generator, "created": header.created, "model": header.model.name}
     file.write(b'{"displayTimeUnit":"ms","otherData":' + msgspec.json.encode(about) + b',"traceEvents":[\n')
@@ -44,14 +44,14 @@ def _events(reader: TraceReader) -> Iterator[Event]:
     end = 0.0
     for index in range(len(reader)):
         record = reader.record(index)
-        lasted = sum(getattr(record.timing, phase) for phase in PHASES)
-        # guards against a clock that runs backwards: a step never begins before the previous one ended
-        start, end = max(end, record.timing.at - lasted), max(end, record.timing.at)
+        duration = sum(getattr(record.timing, phase) for phase in PHASES)
+        # a step must not begin before the end of the previous one, even if the clock was set back
+        start, end = max(end, record.timing.at - duration), max(end, record.timing.at)
         if record.kind == "step":
             yield from _step(record, start, end)
-        yield from sequences.of(record, start, end)
+        yield from sequences.events(record, start, end)
         yield from _counters(record, end)
-    yield from sequences.open_ends(end)
+    yield from sequences.unfinished(end)
 
 
 def _names(header: Header) -> Iterator[Event]:
@@ -76,19 +76,19 @@ def _step(record: StepRecord, start: float, end: float) -> Iterator[Event]:
         args["transfer_ms"] = record.timing.transfer * 1e3
     yield _slice(f"step {record.step}", ENGINE, 1, start, end, args)
     for phase in PHASES:
-        lasted = getattr(record.timing, phase)
-        if lasted:
-            yield _slice(phase, ENGINE, 1, start, min(end, start + lasted))
-            start = min(end, start + lasted)
+        duration = getattr(record.timing, phase)
+        if duration:
+            yield _slice(phase, ENGINE, 1, start, min(end, start + duration))
+            start = min(end, start + duration)
 
 
 class _Sequences:
-    """Spans of the sequences: waiting, and what each step did with them."""
+    """Events on the tracks of the sequences."""
 
     def __init__(self) -> None:
-        self._since: dict[int, tuple[str, float]] = {}  # seq_id -> "waiting" or "preempted", since when
+        self._since: dict[int, tuple[str, float]] = {}  # seq_id -> "waiting" or "preempted", start of the wait
 
-    def of(self, record: StepRecord, start: float, end: float) -> Iterator[Event]:
+    def events(self, record: StepRecord, start: float, end: float) -> Iterator[Event]:
         for op in record.ops:
             match op:
                 case Submit():
@@ -101,13 +101,13 @@ class _Sequences:
                     found = {"num_cached_tokens": op.num_cached_tokens}
                     if op.num_external_tokens:
                         found["num_external_tokens"] = op.num_external_tokens
-                    yield from self._until(op.seq_id, start, found)
+                    yield from self._end_wait(op.seq_id, start, found)
                 case Preempt():
                     lost = {"for_seq_id": op.for_seq_id, "num_recompute_tokens": op.num_recompute_tokens}
                     yield _instant(f"preempt ({op.mode})", op.seq_id, start, lost)
                     self._since[op.seq_id] = "preempted", start
                 case Finish():
-                    yield from self._until(op.seq_id, end, {})
+                    yield from self._end_wait(op.seq_id, end, {})
                     yield _instant(f"finish ({op.reason})", op.seq_id, end)
                 case Store():
                     yield _instant(op.shown.format(**asdict(op)), 1, end, {"num_bytes": op.num_bytes}, pid=ENGINE)
@@ -121,11 +121,11 @@ class _Sequences:
                 args["text"] = "".join(chosen)
             yield _slice(entry.phase, SEQUENCES, entry.seq_id, start, end, args)
 
-    def open_ends(self, end: float) -> Iterator[Event]:
+    def unfinished(self, end: float) -> Iterator[Event]:
         for seq_id in list(self._since):
-            yield from self._until(seq_id, end, {})
+            yield from self._end_wait(seq_id, end, {})
 
-    def _until(self, seq_id: int, end: float, args: Event) -> Iterator[Event]:
+    def _end_wait(self, seq_id: int, end: float, args: Event) -> Iterator[Event]:
         name, since = self._since.pop(seq_id, ("", 0.0))
         if name:
             yield _slice(name, SEQUENCES, seq_id, since, max(since, end), args)

@@ -44,7 +44,7 @@ def step_rows(reader: TraceReader) -> Iterator[Row]:
 
 
 def event_rows(reader: TraceReader) -> Iterator[Row]:
-    """Yield a row for each operation; `fields` is the whole operation as JSON, bytes as hexadecimal text."""
+    """Yield a row for each operation. `fields` is the whole operation as JSON, with bytes as hexadecimal text."""
     for index in range(len(reader)):
         record = reader.record(index)
         for position, op in enumerate(record.ops):
@@ -52,7 +52,7 @@ def event_rows(reader: TraceReader) -> Iterator[Row]:
 
 
 def op_values(op: Op) -> dict[str, Any]:
-    """Return an operation's JSON value: `type` and its fields, bytes as hexadecimal text."""
+    """Return an operation's JSON value: `type` and its fields, with bytes as hexadecimal text."""
     values: dict[str, Any] = _plain(msgspec.to_builtins(op, builtin_types=(bytes,), str_keys=True))
     return values
 
@@ -65,7 +65,7 @@ def event_row(record: StepRecord, position: int, values: dict[str, Any]) -> Row:
 
 
 def write_csv(reader: TraceReader, folder: Path) -> None:
-    """Write `steps.csv` and `events.csv` to the folder: UTF-8, column names first, None is empty.
+    """Write `steps.csv` and `events.csv` to the folder, in UTF-8, with a header row. None becomes an empty cell.
 
     A text that a spreadsheet would read as a formula is prefixed with an apostrophe.
     """
@@ -73,7 +73,7 @@ def write_csv(reader: TraceReader, folder: Path) -> None:
         with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow([column for column, _ in columns])
-            writer.writerows([inert(value) for value in row] for row in rows)
+            writer.writerows([escape_formula(value) for value in row] for row in rows)
 
 
 def write_parquet(reader: TraceReader, folder: Path) -> None:
@@ -117,8 +117,8 @@ def step_row(record: StepRecord) -> Row:
     ]  # fmt: skip
 
 
-def inert(value: Any) -> Any:
-    """Return a cell value that no spreadsheet reads as a formula."""
+def escape_formula(value: Any) -> Any:
+    """Return the cell value, with an apostrophe before a text that a spreadsheet would read as a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 

@@ -1,4 +1,4 @@
-"""Blocks as table rows: the drawn properties of each, and the blocks that a record changes."""
+"""Table rows of blocks: the properties of a block that the page draws, and the changes of blocks by a record."""
 
 from __future__ import annotations
 
@@ -15,67 +15,67 @@ from engine.trace.state import State, held_blocks
 
 NONE = -1  # no sequence, no record
 Rows = NDArray[Any]
-# operations on the single block that they name
-OF_ONE = frozenset(kind for kind in get_args(Op) if "block_id" in kind.__struct_fields__)
+# operation types with one block
+NAMES_BLOCK = frozenset(kind for kind in get_args(Op) if "block_id" in kind.__struct_fields__)
 
 # a block after a record
 BLOCK = np.dtype(
     [
-        ("owner", "<i4"),  # row of the sequence it was last allocated for; NONE: never allocated
+        ("owner", "<i4"),  # row of the sequence of its last allocation; NONE: never allocated
         ("ref_count", "<i4"),
-        ("filled", "<i4"),  # filled slots
-        ("allocated_in", "<i4"),  # record of that allocation
+        ("filled", "<i4"),  # number of filled slots
+        ("allocated_in", "<i4"),  # record of the last allocation
         ("used_in", "<i4"),  # last record with an operation on the block, or on its content in a tier
-        ("num_hits", "<i4"),  # since that allocation
+        ("num_hits", "<i4"),  # since the last allocation
         ("content", "<i4"),  # row of its content; NONE: the content has no hash
         ("is_cached", "u1"),  # whether it has a hash
-        ("tiers", "u1"),  # bits: media outside the pool that also have its content (`Index.media`)
+        ("tiers", "u1"),  # bit mask of media outside the pool that also have its content (`Index.media`)
     ]
 )
 CHANGE = np.dtype([("record", "<i4"), ("block", "<i4"), *((name, BLOCK[name]) for name in BLOCK.names or ())])
 
 
-def fresh_rows(num_blocks: int) -> Rows:
-    """Return the blocks before the first record: all empty."""
+def initial_rows(num_blocks: int) -> Rows:
+    """Return the rows of all blocks before the first record."""
     rows = np.zeros(num_blocks, BLOCK)
     for name in ("owner", "allocated_in", "used_in", "content"):
         rows[name] = NONE
     return rows
 
 
-def put(rows: Rows, changes: Rows) -> None:
-    """Replace the rows of the blocks in `changes` (CHANGE, in log order); the last change of a block counts."""
+def apply_changes(rows: Rows, changes: Rows) -> None:
+    """Replace the rows of the blocks in `changes` (CHANGE, in log order). The last change of a block is used."""
     rows[changes["block"]] = changes[list(BLOCK.names or ())].astype(BLOCK)
 
 
-def touched(record: StepRecord, state: State) -> Iterable[int]:
-    """Return the blocks that the operations of `record` concern, each once; `state` is the one after it."""
+def touched_blocks(record: StepRecord, state: State) -> Iterable[int]:
+    """Return the blocks that the operations of `record` concern, without duplicates. `state`: state after it."""
     found: dict[int, None] = {}
     size, sequences = state.block_size, state.sequences
     for op in record.ops:
         if type(op) is Write:  # the most frequent operation
             first, end = op.start // size, (op.start + op.num_tokens - 1) // size + 1
             for table in own_tables(state, sequences[op.seq_id]):
-                # the blocks of a sequence that ended in this record are named by `free`
+                # if the sequence ended in this record, its table is empty, and `free` operations name its blocks
                 found.update(dict.fromkeys(table[first:end]))
-        elif type(op) in OF_ONE:
+        elif type(op) in NAMES_BLOCK:
             found[getattr(op, "block_id", NONE)] = None
         elif type(op) is not Sample:
-            found.update(dict.fromkeys(_of(op, record, state)))
+            found.update(dict.fromkeys(_blocks_of(op, record, state)))
     found.pop(RELEASED, None)
     return found
 
 
-def changes(
+def change_rows(
     record: int,
     changed: dict[int, int],
     state: State,
     sequence_rows: dict[int, int],
     content_rows: dict[bytes, int],
 ) -> list[tuple[int, ...]]:
-    """Return rows of CHANGE: blocks after record `record`.
+    """Return the rows of CHANGE for the changed blocks of a record.
 
-    `changed`: `tiers` by block id. `sequence_rows`: by seq_id. `content_rows`: by hash.
+    `changed`: block id -> `tiers`. `sequence_rows`: seq_id -> row. `content_rows`: hash -> row.
     """
     found: list[tuple[int, ...]] = []
     blocks = state.blocks
@@ -100,7 +100,7 @@ def changes(
     return found
 
 
-def _of(op: Op, record: StepRecord, state: State) -> Iterator[int]:
+def _blocks_of(op: Op, record: StepRecord, state: State) -> Iterator[int]:
     match op:
         case Fork():
             yield from held_blocks(state.sequences[op.seq_id])

@@ -1,6 +1,6 @@
-"""Requests of a log by class: client, length, priority and prompt prefix.
+"""Figures of a log's requests by class: client, length, priority or prompt prefix.
 
-Seconds are engine time, as in `engine.trace.figures`; with several instances those of their common clock.
+Seconds are engine time, as in `engine.trace.figures`.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from engine.trace.request_account import time_per_output_token, time_to_first_to
 By = Literal["all", "client", "priority", "prompt", "output", "prefix"]
 BYS: tuple[By, ...] = get_args(By)
 LENGTHS = (0, 1, 16, 64, 256, 1024, 4096, 16_384)  # first length of each class
-MAX_GROUPS = 24  # classes shown
+MAX_GROUPS = 24  # maximum number of classes in a reply
 
 
 class ClassFigures(Struct, kw_only=True):
     """Figures of a class of requests. None: no request has the value."""
 
     requests: int
-    sequences: int  # a request may have several
-    finished: int  # sequences that ended without an abort
+    sequences: int
+    finished: int  # number of sequences that ended without an abort
     aborted: int
     prompt_tokens: int
     output_tokens: int
-    cached_share: float | None = None  # prefix-cache hits at admission / prompt tokens admitted
+    cached_share: float | None = None  # prefix-cache hits at admission / prompt tokens of admitted requests
     preemptions: int
     ttft_p50: float | None = None  # seconds
     ttft_p99: float | None = None
@@ -42,10 +42,10 @@ class ClassFigures(Struct, kw_only=True):
 
 
 class _Rows(NamedTuple):
-    """Columns with an entry per sequence; of several parts the last, including the earlier ones."""
+    """Columns with an entry per sequence. The parts of a request on several instances have one entry."""
 
-    names: list[str | None]  # class; None: unknown
-    is_request: NDArray[np.bool_]  # not a fork
+    names: list[str | None]  # name of the class; None: unknown
+    is_request: NDArray[np.bool_]  # False for a fork
     prompt: NDArray[np.int64]
     output: NDArray[np.int64]
     cached: NDArray[np.int64]  # NONE: never admitted
@@ -56,43 +56,48 @@ class _Rows(NamedTuple):
 
 
 def classes(log_index: LogIndex, header: Header, by: By) -> dict[str | None, ClassFigures]:
-    """Return the figures of each class that has a request. Key None: class unknown."""
+    """Return the figures of each class that has a request. Key None: the class is unknown."""
     rows = _rows(log_index, header, by)
-    places: dict[str | None, list[int]] = {}
-    for place, name in enumerate(rows.names):
-        places.setdefault(name, []).append(place)
-    return {name: _figures(rows, np.array(found)) for name, found in places.items()}
+    members: dict[str | None, list[int]] = {}
+    for index, name in enumerate(rows.names):
+        members.setdefault(name, []).append(index)
+    return {name: _figures(rows, np.array(found)) for name, found in members.items()}
 
 
 def _rows(log_index: LogIndex, header: Header, by: By) -> _Rows:
-    sequences, more = log_index.index.sequences, log_index.index.classes
+    sequences, class_columns = log_index.index.sequences, log_index.index.classes
     count = len(sequences.seq_id)
-    root = roots_of(more)
-    followed = {before for before in more.before if before != NONE}
-    ends = [row for row in range(count) if row not in followed]
-    roots = [root[row] for row in ends]
+    root = roots_of(class_columns)
+    continued = {before for before in class_columns.before if before != NONE}
+    last_parts = [row for row in range(count) if row not in continued]
+    roots = [root[row] for row in last_parts]
     preempted = np.zeros(count, np.int64)
-    np.add.at(preempted, root, np.array(more.num_preemptions, np.int64))
+    np.add.at(preempted, root, np.array(class_columns.num_preemptions, np.int64))
     column = _column
-    output, is_request = column(sequences.num_output_tokens, ends), column(more.parent, ends) == NONE
-    ttft, tpot = latencies(log_index, header, ends, roots)
+    output, is_request = (
+        column(sequences.num_output_tokens, last_parts),
+        column(class_columns.parent, last_parts) == NONE,
+    )
+    ttft, tpot = latencies(log_index, header, last_parts, roots)
     cached = np.where(column(sequences.admitted_in, roots) == NONE, NONE, column(sequences.num_cached_tokens, roots))
     prompt = column(sequences.num_prompt_tokens, roots)
     name_of: dict[By, Callable[[int], str | None]] = {
-        "all": lambda place: "all",
-        "client": lambda place: None if more.client[roots[place]] == NONE else more.clients[more.client[roots[place]]],
-        "priority": lambda place: str(more.priority[roots[place]]),
-        "prompt": lambda place: length_class(int(prompt[place])),
-        "output": lambda place: length_class(int(output[place])),
-        "prefix": lambda place: _prefix_name(more, roots[place]),
+        "all": lambda i: "all",
+        "client": lambda i: (
+            None if class_columns.client[roots[i]] == NONE else class_columns.clients[class_columns.client[roots[i]]]
+        ),
+        "priority": lambda i: str(class_columns.priority[roots[i]]),
+        "prompt": lambda i: length_class(int(prompt[i])),
+        "output": lambda i: length_class(int(output[i])),
+        "prefix": lambda i: _prefix_name(class_columns, roots[i]),
     }
-    names = [name_of[by](place) for place in range(len(ends))]
-    reasons = [sequences.finish_reason[row] for row in ends]
+    names = [name_of[by](i) for i in range(len(last_parts))]
+    reasons = [sequences.finish_reason[row] for row in last_parts]
     return _Rows(names, is_request, prompt, output, cached, preempted[roots], reasons, ttft, tpot)
 
 
 def roots_of(columns: ClassColumns) -> list[int]:
-    """Return for each sequence the row of its request's first part."""
+    """Return, for each sequence, the row of its request's first part."""
     root = list(range(len(columns.before)))
     for row, before in enumerate(columns.before):
         if before != NONE:
@@ -103,20 +108,22 @@ def roots_of(columns: ClassColumns) -> list[int]:
 def latencies(
     log_index: LogIndex, header: Header, rows: list[int], roots: list[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return TTFT and TPOT of sequences `rows`, in seconds; NaN if undefined.
+    """Return TTFT and TPOT of the sequences `rows`, in seconds; NaN if undefined.
 
-    A fork has no TTFT. `roots`: for each sequence the row of its request's first part.
+    A fork has no TTFT. `roots`: for each of the sequences, the row of its request's first part.
     """
-    sequences, more = log_index.index.sequences, log_index.index.classes
+    sequences, class_columns = log_index.index.sequences, log_index.index.classes
     now = _clock(log_index, header).tolist()
     ttft, tpot = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
-    for place, (row, root) in enumerate(zip(rows, roots, strict=True)):
+    for index, (row, root) in enumerate(zip(rows, roots, strict=True)):
         if (first := sequences.first_token_in[row]) == NONE:
             continue
-        if more.parent[row] == NONE:
-            ttft[place] = time_to_first_token(now[sequences.submitted_in[root]], now[first])
-        found = time_per_output_token(now[first], now[more.last_token_in[row]], sequences.num_output_tokens[row])
-        tpot[place] = np.nan if found is None else found
+        if class_columns.parent[row] == NONE:
+            ttft[index] = time_to_first_token(now[sequences.submitted_in[root]], now[first])
+        found = time_per_output_token(
+            now[first], now[class_columns.last_token_in[row]], sequences.num_output_tokens[row]
+        )
+        tpot[index] = np.nan if found is None else found
     return ttft, tpot
 
 
@@ -125,8 +132,8 @@ def _clock(log_index: LogIndex, header: Header) -> NDArray[np.float64]:
     at, seconds = log_index.series["at"].astype(np.float64), log_index.series["seconds"].astype(np.float64)
     if len(header.instances) > 1:
         busy = BusyTime()
-        moved = (log_index.series[name].tolist() for name in ("moved_from", "moved_to"))
-        for began, ended, moved_from, moved_to in zip((at - seconds).tolist(), at.tolist(), *moved, strict=True):
+        transfers = (log_index.series[name].tolist() for name in ("moved_from", "moved_to"))
+        for began, ended, moved_from, moved_to in zip((at - seconds).tolist(), at.tolist(), *transfers, strict=True):
             busy.add(began, ended)
             busy.add(moved_from, moved_to)
         return np.fromiter(map(busy.before, at.tolist()), np.float64, len(at))
@@ -138,37 +145,37 @@ def _column(values: list[int], rows: list[int]) -> NDArray[np.int64]:
 
 
 def length_class(length: int) -> str:
-    """Return the class of a number of tokens: `256-1023`."""
-    place = int(np.searchsorted(LENGTHS, length, side="right")) - 1
-    low = LENGTHS[place]
-    if place + 1 == len(LENGTHS):
+    """Return the name of the class of a number of tokens, such as `256-1023`."""
+    index = int(np.searchsorted(LENGTHS, length, side="right")) - 1
+    low = LENGTHS[index]
+    if index + 1 == len(LENGTHS):
         return f"{low}+"
-    high = LENGTHS[place + 1] - 1
+    high = LENGTHS[index + 1] - 1
     return str(low) if low == high else f"{low}-{high}"
 
 
-def _prefix_name(more: ClassColumns, row: int) -> str | None:
-    if more.texts_unknown:
+def _prefix_name(class_columns: ClassColumns, row: int) -> str | None:
+    if class_columns.texts_unknown:
         return None
-    place = more.prefix[row]
-    return "short" if place == NONE else more.prefixes[place].hex()
+    index = class_columns.prefix[row]
+    return "short" if index == NONE else class_columns.prefixes[index].hex()
 
 
-def _figures(rows: _Rows, places: NDArray[np.int64]) -> ClassFigures:
-    reasons = [rows.reasons[place] for place in places]
-    admitted = places[(rows.cached[places] != NONE) & rows.is_request[places]]
+def _figures(rows: _Rows, members: NDArray[np.int64]) -> ClassFigures:
+    reasons = [rows.reasons[member] for member in members]
+    admitted = members[(rows.cached[members] != NONE) & rows.is_request[members]]
     num_prompt_tokens = int(rows.prompt[admitted].sum())
     found = ClassFigures(
-        requests=int(rows.is_request[places].sum()),
-        sequences=len(places),
+        requests=int(rows.is_request[members].sum()),
+        sequences=len(members),
         finished=sum(reason in ("stop", "length") for reason in reasons),
         aborted=reasons.count("abort"),
-        prompt_tokens=int(rows.prompt[places][rows.is_request[places]].sum()),
-        output_tokens=int(rows.output[places].sum()),
+        prompt_tokens=int(rows.prompt[members][rows.is_request[members]].sum()),
+        output_tokens=int(rows.output[members].sum()),
         cached_share=float(rows.cached[admitted].sum()) / num_prompt_tokens if num_prompt_tokens else None,
-        preemptions=int(rows.preemptions[places].sum()),
+        preemptions=int(rows.preemptions[members].sum()),
     )
-    for name, values in (("ttft", rows.ttft[places]), ("tpot", rows.tpot[places])):
+    for name, values in (("ttft", rows.ttft[members]), ("tpot", rows.tpot[members])):
         known = values[~np.isnan(values)]
         if len(known):
             for share in (50, 99):
@@ -176,30 +183,30 @@ def _figures(rows: _Rows, places: NDArray[np.int64]) -> ClassFigures:
     return found
 
 
-class Beside(Struct, frozen=True, kw_only=True):
-    """Class in two runs; None: that run has no request of the class."""
+class ClassPair(Struct, frozen=True, kw_only=True):
+    """Class in two runs. None: that run has no request of the class."""
 
     name: str | None
     a: ClassFigures | None
     b: ClassFigures | None
 
 
-def beside(
+def pair_classes(
     a: dict[str | None, ClassFigures], b: dict[str | None, ClassFigures] | None, by: By
-) -> tuple[list[Beside], int]:
-    """Return the classes of two runs side by side, and the number of classes left out.
+) -> tuple[list[ClassPair], int]:
+    """Return up to MAX_GROUPS classes of two runs, paired, and the number of omitted classes.
 
-    Lengths and priorities are in ascending order, others by number of requests.
+    Lengths and priorities are in ascending order, others in descending order of the number of requests.
     """
     other = b or {}
     names = list(dict.fromkeys([*a, *other]))
 
-    def number(name: str | None) -> int:
+    def num_requests(name: str | None) -> int:
         return sum(side[name].requests for side in (a, other) if name in side)
 
     if by in ("prompt", "output", "priority"):
         names.sort(key=lambda name: int(str(name)) if by == "priority" else int(str(name).split("-")[0].rstrip("+")))
     else:
-        names.sort(key=lambda name: (-number(name), str(name)))
+        names.sort(key=lambda name: (-num_requests(name), str(name)))
     shown = names[:MAX_GROUPS]
-    return [Beside(name=name, a=a.get(name), b=other.get(name)) for name in shown], len(names) - len(shown)
+    return [ClassPair(name=name, a=a.get(name), b=other.get(name)) for name in shown], len(names) - len(shown)

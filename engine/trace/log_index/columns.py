@@ -1,4 +1,4 @@
-"""Growing columns with a few rows that change later, and the difference since the last update.
+"""Growing columns in which a few rows change later, and the differences between their versions.
 
 A log index is updated by differences, so the cost of an update does not grow with the run.
 """
@@ -9,25 +9,25 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-C = TypeVar("C", bound=Struct)  # its lists are the columns; other fields do not change
+C = TypeVar("C", bound=Struct)  # its lists are the columns; its other fields do not change
 
 
 class Patch(Struct, Generic[C], frozen=True, array_like=True):
     """Difference between two versions of columns."""
 
-    added: C  # entries at the end of each column
+    added: C  # entries to append to each column
     rows: list[int]  # earlier rows that have changed
-    changed: C  # entries of these rows in the changing columns; other columns are empty
+    changed: C  # new entries of these rows in the changing columns; other columns are empty
 
 
 class Growing(Generic[C]):
-    """Columns that record what has changed since the last `take`."""
+    """Columns that track their changes since the last `take`."""
 
     def __init__(self, columns: C, changing: tuple[str, ...]) -> None:
-        """`changing`: the columns whose entries may change; they have the same number of rows."""
+        """Track `columns`. `changing`: columns of equal length whose entries may change."""
         self.columns = columns
         self._changing = changing
-        self._lengths = dict.fromkeys((name for name, _ in _lists(columns)), 0)  # at the last `take`
+        self._lengths = dict.fromkeys((name for name, _ in _lists(columns)), 0)  # lengths at the last `take`
         self._num_taken = 0  # rows of the changing columns at the last `take`
         self._changed: set[int] = set()
 
@@ -48,23 +48,23 @@ class Growing(Generic[C]):
         return Patch(kind(**constants, **added), rows, kind(**changed))
 
 
-def put_patch(columns: C, patch: Patch[C]) -> None:
+def apply_patch(columns: C, patch: Patch[C]) -> None:
     """Apply a patch to the columns.
 
     Raises:
-        IndexError: the columns are not the version that the patch follows.
+        IndexError: the patch is for another version of the columns.
     """
     for name in columns.__struct_fields__:
-        mine, added = getattr(columns, name), getattr(patch.added, name)
-        if not isinstance(mine, list):
+        column, added = getattr(columns, name), getattr(patch.added, name)
+        if not isinstance(column, list):
             setattr(columns, name, added)
             continue
         for row, value in zip(patch.rows, getattr(patch.changed, name), strict=False):
-            mine[row] = value
-        mine += added
+            column[row] = value
+        column += added
 
 
-def copied(columns: C) -> C:
+def copy_columns(columns: C) -> C:
     """Return an independent copy."""
     return type(columns)(
         **{

@@ -1,4 +1,4 @@
-"""Reader of a log index: any range of a log in bins, and its blocks after any record."""
+"""Reader of a log index: numbers of every record, and the blocks after any record."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ import numpy as np
 from engine.trace.codec import prepare
 from engine.trace.derived_file import DerivedFileError, Stamp
 from engine.trace.log import TraceReader
-from engine.trace.log_index.block_rows import BLOCK, CHANGE, Rows, fresh_rows, put
-from engine.trace.log_index.columns import Patch, put_patch
+from engine.trace.log_index.block_rows import BLOCK, CHANGE, Rows, apply_changes, initial_rows
+from engine.trace.log_index.columns import Patch, apply_patch
 from engine.trace.log_index.content_rows import ContentColumns
 from engine.trace.log_index.observed_cache import ObservedCache
-from engine.trace.log_index.observed_ranks import ObservedColumns, joined
+from engine.trace.log_index.observed_ranks import ObservedColumns, concatenate
 from engine.trace.log_index.series import RECORD, Numbers
 from engine.trace.log_index.stored import Index, Piece, read_index
 
 
 class LogIndex:
-    """Log index of `log`. Any number of threads may read it; no file stays open between reads.
+    """Log index of a log. Any number of threads may read it. No file remains open between reads.
 
     Raises:
-        DerivedFileError: it is missing, damaged, or of another log.
+        DerivedFileError: the index is missing, damaged, or of another log.
     """
 
     def __init__(self, path: Path, log: TraceReader, known: LogIndex | None = None) -> None:
-        """`known`: an earlier reading, so that only later updates are read."""
+        """Read the index of `log`. `known`: an earlier result; only the updates after it are read."""
         self.index: Index = read_index(path, known.index if known else None)
         count = self.index.num_records
         if not self.is_of(log):
@@ -46,7 +46,7 @@ class LogIndex:
         return self.index.num_records
 
     def is_of(self, log: TraceReader) -> bool:
-        """Return whether it indexes this log."""
+        """Return whether this is an index of `log`."""
         count = self.index.num_records
         return 0 < count <= len(log) and self.index.stamp == Stamp.of(log, count)
 
@@ -61,7 +61,7 @@ class LogIndex:
         found = ContentColumns()
         try:
             for patch in self.index.contents:
-                put_patch(found, msgspec.msgpack.decode(patch, type=Patch[ContentColumns]))
+                apply_patch(found, msgspec.msgpack.decode(patch, type=Patch[ContentColumns]))
         except (msgspec.MsgspecError, IndexError) as error:
             raise DerivedFileError(f"the log index is damaged: {error}") from error
         return found
@@ -75,26 +75,26 @@ class LogIndex:
         """
         try:
             return ObservedCache(
-                joined([msgspec.msgpack.decode(one, type=ObservedColumns) for one in self.index.heard])
+                concatenate([msgspec.msgpack.decode(one, type=ObservedColumns) for one in self.index.heard])
             )
         except (msgspec.MsgspecError, KeyError, ValueError) as error:
             raise DerivedFileError(f"the log index is damaged: {error}") from error
 
     def blocks_at(self, record: int) -> Rows:
-        """Return every block (BLOCK, by id) after record `record` (-1: before the first).
+        """Return the rows of all blocks (BLOCK, by id) after record `record` (-1: before the first).
 
         Raises:
             IndexError: the record is not indexed.
-            DerivedFileError: its rows are damaged.
+            DerivedFileError: the rows are damaged.
         """
         if not -1 <= record < len(self):
             raise IndexError(f"record {record} of {len(self)}")
-        wholes = self.index.wholes
-        at = bisect_right(wholes, record + 1, key=lambda piece: piece.first)
-        rows = self._read(wholes[at - 1], BLOCK) if at else fresh_rows(self.index.num_blocks)
-        changes = self._changes(wholes[at - 1].first if at else 0, record + 1)
+        complete = self.index.wholes
+        end = bisect_right(complete, record + 1, key=lambda piece: piece.first)
+        rows = self._read(complete[end - 1], BLOCK) if end else initial_rows(self.index.num_blocks)
+        changes = self._changes(complete[end - 1].first if end else 0, record + 1)
         if len(changes):
-            put(rows, changes)
+            apply_changes(rows, changes)
         return rows
 
     def changes(self, first: int, end: int) -> Rows:
@@ -102,7 +102,7 @@ class LogIndex:
 
         Raises:
             IndexError: a record is not indexed.
-            DerivedFileError: its rows are damaged.
+            DerivedFileError: the rows are damaged.
         """
         if not 0 <= first <= end <= len(self):
             raise IndexError(f"records [{first}, {end}) of {len(self)}")

@@ -1,9 +1,9 @@
-"""Program that builds a log index in one pass over a log, with the shared reducer.
+"""Program that builds a log index in one pass over a log.
 
-    python -m engine.trace.log_index.make LOG TARGET               reports progress, one line of JSON each
+    python -m engine.trace.log_index.make LOG TARGET               prints its progress as lines of JSON
     python -m engine.trace.log_index.make LOG TARGET --follow      follows a growing log until its standard input ends
 
-It runs in its own process, so that it costs the server neither time nor memory.
+It runs in its own process, so that it does not use time and memory of the server.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from engine.trace.codec import TraceFormatError
 from engine.trace.derived_file import DerivedFileError, Stamp
 from engine.trace.limits import Budget
 from engine.trace.log import TraceReader
-from engine.trace.log_index.block_rows import CHANGE, Rows, changes, fresh_rows, put, touched
+from engine.trace.log_index.block_rows import CHANGE, Rows, apply_changes, change_rows, initial_rows, touched_blocks
 from engine.trace.log_index.content_rows import ContentRows
 from engine.trace.log_index.log_index import LogIndex
 from engine.trace.log_index.observed_ranks import ObservedRows
@@ -39,26 +39,26 @@ from engine.trace.log_index.stored import LEVEL, Index, IndexWriter, Piece, Upda
 from engine.trace.log_index.tier_rows import TierRows
 from engine.trace.state import TraceStateError, initial_state
 
-PIECE_RECORDS = 256  # maximum in a piece of changes
-PIECE_ROWS = 1 << 14  # maximum in a piece, unless one record has more
-WHOLE_PIECES = 16  # maximum of pieces between two complete ones
+PIECE_RECORDS = 256  # maximum records of a piece of changes
+PIECE_ROWS = 1 << 14  # maximum rows of a piece, unless one record has more
+WHOLE_PIECES = 16  # maximum pieces of changes between two complete pieces
 NICE = 10  # niceness: interactive work has priority
-FIRST = 0.2  # seconds until the first update, so that a waiting viewer sees something soon
+FIRST_SECONDS = 0.2  # seconds until the first update, for which a viewer may wait
 UPDATE_SECONDS = 2.0  # minimum seconds between further updates
-NEXT = 0.5  # seconds between checks whether the log has grown
+POLL_SECONDS = 0.5  # seconds between checks whether the log has grown
 
 
-class _Rows:
-    """Writer of the rows file; records where its pieces are."""
+class _RowsWriter:
+    """Writer of the rows file, which tracks the positions of its pieces."""
 
     def __init__(self, file: IO[bytes], num_blocks: int) -> None:
         self._file, self._offset = file, 0
-        self._blocks = fresh_rows(num_blocks)
+        self._blocks = initial_rows(num_blocks)
         self._pending: list[tuple[int, ...]] = []
-        self._first = 0  # the record after the last piece
+        self._first = 0  # index of the record after the last piece
         self._since_whole = [0, 0]  # pieces and rows since the last complete piece
-        self._changes: list[Piece] = []  # not taken yet
-        self._wholes: list[Piece] = []
+        self._changes: list[Piece] = []  # since the last `take`
+        self._wholes: list[Piece] = []  # since the last `take`
 
     def add(self, index: int, rows: list[tuple[int, ...]]) -> None:
         """Add the changes of record `index`."""
@@ -72,7 +72,7 @@ class _Rows:
             return
         rows: Rows = np.array(self._pending, dtype=CHANGE)
         self._changes.append(self._write(rows, self._first, end - self._first))
-        put(self._blocks, rows)
+        apply_changes(self._blocks, rows)
         self._pending, self._first = [], end
         pieces, count = self._since_whole
         self._since_whole = [pieces + 1, count + len(rows)]
@@ -99,8 +99,8 @@ def _by_column(rows: Rows) -> bytes:
     return b"".join(np.ascontiguousarray(rows[name]).tobytes() for name in rows.dtype.names or ())
 
 
-def _made_meanwhile(target: Path, log: TraceReader) -> Index | None:
-    """Return a log index of the complete log that another program has written meanwhile, or None."""
+def _existing_index(target: Path, log: TraceReader) -> Index | None:
+    """Return the index of the complete log, if another program has just written it, or None."""
     try:
         log_index = LogIndex(target, log)
         if log_index.index.num_records != len(log) or not log_index.index.is_done:
@@ -117,11 +117,13 @@ def make(
     on_progress: Callable[[int], None] = lambda count: None,
     wait: Callable[[], bool] = lambda: False,
 ) -> Index:
-    """Index a log into `target` (NAME.survey) and NAME.rows beside it. `on_progress` gets the number of records done.
+    """Index a log into `target` (NAME.survey) and NAME.rows in the same folder.
 
-    `wait` is called at the end of the log; it blocks for a while and returns whether the log may still grow.
+    If a record is damaged or contradicts the state, the index ends before it, with the reason in `problem`.
 
-    At a damaged or contradicting record the log index ends, with the reason in `problem`.
+    Args:
+        on_progress: called with the number of indexed records.
+        wait: called at the end of the log; waits for a while and returns whether the log may still grow.
 
     Raises:
         OSError: the files cannot be written.
@@ -137,18 +139,18 @@ def make(
     series, tiers = SeriesRows(log.header), TierRows()
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_suffix(".rows").open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # another program may be writing the same log index
-        if (found := _made_meanwhile(target, log)) is not None:
+        fcntl.flock(file, fcntl.LOCK_EX)  # another program may be writing the same index
+        if (found := _existing_index(target, log)) is not None:
             return found
         log_index = IndexWriter(target)
         file.truncate(0)
-        rows = _Rows(file, len(state.blocks))
+        rows = _RowsWriter(file, len(state.blocks))
 
         def update(count: int, is_done: bool) -> None:
             rows.close_piece(count)
             file.flush()
             pieces, wholes = rows.take()
-            of_sequences, spans, classes = sequences.take()
+            sequence_patch, spans, classes = sequences.take()
             log_index.append(
                 Update(
                     stamp=Stamp.of(log, count),
@@ -161,7 +163,7 @@ def make(
                     series=series.take(),
                     said=series.field_names,
                     media=tiers.media,
-                    sequences=of_sequences,
+                    sequences=sequence_patch,
                     spans=spans,
                     classes=classes,
                     contents=msgspec.Raw(msgspec.msgpack.encode(contents.growing.take())),
@@ -170,7 +172,7 @@ def make(
             )
             on_progress(count)
 
-        count, pause = 0, FIRST
+        count, interval = 0, FIRST_SECONDS
         while count < len(log) or wait():
             if count < len(log):
                 try:
@@ -184,15 +186,15 @@ def make(
                 series.add(record, state)
                 contents.add(record, state)
                 observed.add(record, contents.rows)
-                changed = tiers.add(record, state, touched(record, state))
-                rows.add(count, changes(count, changed, state, sequences.rows, contents.rows))
+                changed = tiers.add(record, state, touched_blocks(record, state))
+                rows.add(count, change_rows(count, changed, state, sequences.rows, contents.rows))
                 count += 1
                 is_written = False
             else:
                 log.read_on()
-            if not is_written and time.monotonic() - written_at >= pause:
+            if not is_written and time.monotonic() - written_at >= interval:
                 update(count, False)
-                is_written, written_at, pause = True, time.monotonic(), UPDATE_SECONDS
+                is_written, written_at, interval = True, time.monotonic(), UPDATE_SECONDS
         if not count:
             raise ValueError(problem)
         update(count, True)
@@ -203,22 +205,22 @@ def main() -> None:
     """Index one log."""
     parser = argparse.ArgumentParser(description="Index a log that is too long to load completely.")
     parser.add_argument("log", type=Path)
-    parser.add_argument("target", type=Path, help="index file to write, with the rows file beside it")
+    parser.add_argument("target", type=Path, help="index file to write; the rows file is written to the same folder")
     parser.add_argument("--follow", action="store_true", help="follow a growing log until standard input ends")
-    given = parser.parse_args()
-    gc.disable()  # there are no reference cycles, and a collection would visit 100,000 blocks for nothing
+    arguments = parser.parse_args()
+    gc.disable()  # there are no reference cycles, and a collection would visit 100,000 blocks
     if hasattr(os, "nice"):
         os.nice(NICE)
 
-    def say(count: int) -> None:
+    def report(count: int) -> None:
         print(json.dumps({"num_records": count}), flush=True)
 
     def wait() -> bool:
-        return given.follow and not select.select([sys.stdin], [], [], NEXT)[0]
+        return arguments.follow and not select.select([sys.stdin], [], [], POLL_SECONDS)[0]
 
     try:
-        with TraceReader(given.log, verify=False) as log:
-            make(log, given.target, say, wait)
+        with TraceReader(arguments.log, verify=False) as log:
+            make(log, arguments.target, report, wait)
     except (OSError, ValueError) as error:
         print(json.dumps({"error": str(error)}), flush=True)
         sys.exit(1)

@@ -1,7 +1,7 @@
 """State that a monitored server has reported up to a record, for a log that is too long to load completely.
 
-The page computes the same from a short log (`static/js/core/observed_cache.js`). Both explain misses and show which
-blocks of a prompt are cached.
+From a short log, the page computes the same (`static/js/core/observed_cache.js`). The page uses it to explain misses
+and to show which blocks of a prompt are cached.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from engine.trace.log import TraceReader
 from engine.trace.log_index.observed_ranks import NONE, TABLES, ObservedColumns, digest_of, name_of
 from engine.trace.operations import KnownReason, Stored
 
-MAX_POINTS = 120  # of a metric: two minutes
-MAX_ROOTS = 4096  # the latest
+MAX_POINTS = 120  # latest readings of a metric: two minutes
+MAX_ROOTS = 4096  # latest first contents of sequences
 QUERIES, HIT = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
 Numbers = NDArray[Any]
 
@@ -42,7 +42,7 @@ class Hits(Struct, frozen=True, kw_only=True):
 
 
 class FamilyCount(Struct, frozen=True, kw_only=True):
-    """Number of contents with the same medium, tier and kind."""
+    """Number of cached contents with the same medium, tier, group and LoRA."""
 
     medium: str
     tier: str  # store within the medium, and its locality
@@ -54,7 +54,7 @@ class FamilyCount(Struct, frozen=True, kw_only=True):
 
 
 class GroupReport(Struct, frozen=True, kw_only=True):
-    """Group of layers on the GPU, from the whole log."""
+    """Group of layers on the GPU, as reported in the whole log."""
 
     id: int
     kind: str | None
@@ -73,7 +73,7 @@ class Again(Struct, frozen=True, kw_only=True):
     """Contents that were stored again while cached."""
 
     n: int
-    most: int  # longest prefix that ends with one, in tokens
+    most: int  # length of the longest prefix that ends with one of them, in tokens
     lacking: list[Lacking]
 
 
@@ -87,16 +87,16 @@ class RankReport(Struct, frozen=True, kw_only=True):
     replayed: int
     unmatched: int
     unread: int
-    problem: str  # since the last message, or ""
-    readings: dict[str, list[tuple[float, float]]]  # seconds and value, by the server's metric name
+    problem: str  # problem since the last message, or ""
+    readings: dict[str, list[tuple[float, float]]]  # the server's metric name -> seconds and value
     hits: Hits | None  # None: not reported
     families: list[FamilyCount]  # largest first
     groups: list[GroupReport]
-    stored: int  # contents stored on the GPU
-    restored: int  # of these, contents that had been there before
+    stored: int  # number of contents stored on the GPU
+    restored: int  # number of these that had been on the GPU before
     again: Again
-    roots: int  # contents that begin a sequence
-    elsewhere: int  # of these, contents that another rank also has
+    roots: int  # number of contents that begin a sequence
+    elsewhere: int  # number of these that another rank also has stored
 
 
 class PrefixRoot(Struct, frozen=True, kw_only=True):
@@ -107,16 +107,16 @@ class PrefixRoot(Struct, frozen=True, kw_only=True):
 
 
 class Link(Struct, frozen=True, kw_only=True):
-    """Content of a prompt."""
+    """Content in the chain of a prompt."""
 
-    end: int  # tokens of the prompt up to its end
-    groups: list[int]  # groups that have it on the GPU
-    ever: list[int]  # groups that had it in any record
+    end: int  # number of the prompt's tokens up to the end of the content
+    groups: list[int]  # groups that have the content on the GPU
+    ever: list[int]  # groups that have it on the GPU in any record
     media: list[str]  # media outside the GPU that have it
 
 
 class Chain(Struct, frozen=True, kw_only=True):
-    """Contents of a prompt that were ever reported, in blocks of one size."""
+    """Reported contents of a prompt, in blocks of one size."""
 
     salt: str | None
     size: int
@@ -128,14 +128,14 @@ class Chains(Struct, frozen=True, kw_only=True):
 
     groups: list[GroupReport]
     chains: list[Chain]
-    unkept: int  # contents up to the record that are in no chain, because the log index is full
+    unkept: int  # number of contents up to the record that cannot be in a chain, because the log index is full
 
 
 class ObservedCache:
     """Reports of a monitored server. Safe for any number of threads."""
 
     def __init__(self, data: ObservedColumns) -> None:
-        """`data`: all columns (`observed_ranks.joined`)."""
+        """Read the columns of all updates (`observed_ranks.concatenate`)."""
         self._data = data
         self._tables = {
             name: {key: np.frombuffer(data.tables[name][key], np.dtype(code)) for key, code in of.items()}
@@ -155,8 +155,8 @@ class ObservedCache:
         last = {name: column[-1] for name, column in messages.items() if len(column)}
         is_fresh = len(problems["index"]) and problems["index"][-1] >= last.get("index", NONE)
         seen = log.record(int(problems["index"][-1])).seen if is_fresh else None
-        standings = self._until("standings", rank, index, "first")
-        on_gpu = self._is_gpu[standings["family"]]
+        residencies = self._until("standings", rank, index, "first")
+        on_gpu = self._is_gpu[residencies["family"]]
         again = self._until("again", rank, index)
         roots = self._until("roots", rank, index)
         return RankReport(
@@ -172,7 +172,7 @@ class ObservedCache:
             families=self._families(rank, index),
             groups=self._groups(rank),
             stored=int(on_gpu.sum()),
-            restored=int(standings["restored"].sum()),
+            restored=int(residencies["restored"].sum()),
             again=Again(
                 n=int(again["n"][-1]) if len(again["n"]) else 0,
                 most=int(again["most"][-1]) if len(again["n"]) else 0,
@@ -195,7 +195,7 @@ class ObservedCache:
         return roots
 
     def chains(self, rank: int, token_ids: list[int], index: int) -> Chains:
-        """Return the chains of a prompt on a rank after record `index`, without a salt and under each known salt."""
+        """Return the chains of a prompt on a rank after record `index`, without a salt and with each known salt."""
         groups = self._groups(rank)
         salts = [int(one) for one in np.unique(self._until("roots", rank, index)["salt"]) if one != NONE]
         sizes = sorted({group.size for group in groups if group.size})
@@ -209,7 +209,7 @@ class ObservedCache:
         return Chains(groups=groups, chains=found, unkept=unkept)
 
     def _until(self, table: str, rank: int, index: int, by: str = "index") -> dict[str, Numbers]:
-        """Return the rows of a rank up to a record; rows ascend by column `by`."""
+        """Return the rows of a rank up to a record. The table is in ascending order of column `by`."""
         columns = self._tables[table]
         end = int(np.searchsorted(columns[by], index, "right"))
         own = columns["rank"][:end] == rank
@@ -217,7 +217,7 @@ class ObservedCache:
 
     @cached_property
     def _end(self) -> Numbers:
-        """Record in which each residency ended."""
+        """Index of the record in which each residency ends."""
         found = np.full(len(self._tables["standings"]["first"]), np.iinfo(np.int32).max, np.int32)
         ends = self._tables["ends"]
         found[ends["standing"]] = ends["index"]
@@ -225,7 +225,7 @@ class ObservedCache:
 
     @cached_property
     def _places(self) -> tuple[Numbers, Numbers]:
-        """Digests in ascending order, and their contents; of equal digests the latest is last."""
+        """Digests in ascending order, and their contents. Contents with equal digests are in log order."""
         digest, content = self._tables["places"]["digest"], self._tables["places"]["content"]
         order = np.argsort(digest, kind="stable")
         return digest[order], content[order]
@@ -241,11 +241,11 @@ class ObservedCache:
         """Return `readings` and `hits`."""
         rows = self._until("readings", rank, index)
         readings, grown = dict[str, list[tuple[float, float]]](), dict[str, float]()
-        for place, name in enumerate(self._data.metrics):
-            own = np.flatnonzero(rows["name"] == place)
+        for number, name in enumerate(self._data.metrics):
+            own = np.flatnonzero(rows["name"] == number)
             if len(own):
-                some = own[-MAX_POINTS:]
-                readings[name] = list(zip(rows["at"][some].tolist(), rows["value"][some].tolist(), strict=True))
+                latest = own[-MAX_POINTS:]
+                readings[name] = list(zip(rows["at"][latest].tolist(), rows["value"][latest].tolist(), strict=True))
                 grown[name] = float(rows["grown"][own[-1]])
         hits = Hits(hits=grown[HIT], asked=grown[QUERIES]) if HIT in grown and QUERIES in grown else None
         return {"readings": readings, "hits": hits}
@@ -253,8 +253,8 @@ class ObservedCache:
     def _families(self, rank: int, index: int) -> list[FamilyCount]:
         columns = self._tables["standings"]
         end = int(np.searchsorted(columns["first"], index, "right"))
-        there = (columns["rank"][:end] == rank) & (self._end[:end] > index)
-        counts = np.bincount(columns["family"][:end][there], minlength=len(self._data.families))
+        is_cached = (columns["rank"][:end] == rank) & (self._end[:end] > index)
+        counts = np.bincount(columns["family"][:end][is_cached], minlength=len(self._data.families))
         found = [
             FamilyCount(
                 medium=one.medium,
@@ -277,7 +277,7 @@ class ObservedCache:
 
     def _lacking(self, rank: int, index: int) -> list[Lacking]:
         rows = self._until("lacking", rank, index)
-        last = dict(zip(rows["group"].tolist(), rows["n"].tolist(), strict=True))  # the last row of each group wins
+        last = dict(zip(rows["group"].tolist(), rows["n"].tolist(), strict=True))  # the last row of each group
         return [Lacking(group=group, count=count) for group, count in last.items()]
 
     def _elsewhere(self, rank: int, index: int, roots: Numbers) -> int:
@@ -288,7 +288,7 @@ class ObservedCache:
         return int(np.isin(roots, columns["content"][:end][columns["rank"][:end] != rank]).sum())
 
     def _chain(self, token_ids: list[int], salt: str | None, size: int, index: int) -> list[int]:
-        """Return the chain of contents of a prompt, as far as reported up to a record."""
+        """Return the contents of a prompt that were reported up to a record, up to the first gap."""
         digests, contents = self._places
         parent: int | None = None
         found: list[int] = []
@@ -306,17 +306,17 @@ class ObservedCache:
         columns = self._tables["standings"]
         found: list[Link] = []
         for number, row in enumerate(rows, 1):
-            those = order[np.searchsorted(contents, row, "left") : np.searchsorted(contents, row, "right")]
-            those = those[columns["rank"][those] == rank]
-            family = columns["family"][those]
-            stands = (columns["first"][those] <= index) & (self._end[those] > index)
+            residencies = order[np.searchsorted(contents, row, "left") : np.searchsorted(contents, row, "right")]
+            residencies = residencies[columns["rank"][residencies] == rank]
+            family = columns["family"][residencies]
+            is_cached = (columns["first"][residencies] <= index) & (self._end[residencies] > index)
             on_gpu = self._is_gpu[family]
             found.append(
                 Link(
                     end=number * size,
-                    groups=sorted(set(self._group[family[stands & on_gpu]].tolist())),
+                    groups=sorted(set(self._group[family[is_cached & on_gpu]].tolist())),
                     ever=sorted(set(self._group[family[on_gpu]].tolist())),
-                    media=sorted({self._data.families[one].medium for one in family[stands & ~on_gpu].tolist()}),
+                    media=sorted({self._data.families[one].medium for one in family[is_cached & ~on_gpu].tolist()}),
                 )
             )
         return found

@@ -1,6 +1,6 @@
-"""Sequences as table rows: their account (`engine.trace.request_account`), and their waiting and running spans.
+"""Table rows of sequences: their figures (`engine.trace.request_account`), and their waiting and running spans.
 
-The account's clock counts records, so the times in its rows are record indices.
+The figures use a clock that counts records, so their times are record indices.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ CHANGING = (
     *("num_cached_tokens", "num_output_tokens", "num_preemptions", "looked_in", "lost_in", "admitted_in"),
     *("first_token_in", "finished_in", "finish_reason"),
 )
-# columns that a fork copies from its parent
-OF_THE_PARENT = ("client", "priority", "prefix")
+INHERITED = ("client", "priority", "prefix")  # columns that a fork copies from its parent
 
 
 class SequenceColumns(Struct, kw_only=True, array_like=True):
-    """Columns with one entry per sequence, in submission order. Events are record indices; NONE: not happened."""
+    """Columns with one entry per sequence, in submission order. Events are record indices, NONE before they occur."""
 
     seq_id: list[int] = []
     request_id: list[str] = []
@@ -34,7 +33,7 @@ class SequenceColumns(Struct, kw_only=True, array_like=True):
     num_cached_tokens: list[int] = []  # at its first admission
     num_output_tokens: list[int] = []
     num_preemptions: list[int] = []
-    looked_in: list[int] = []  # last lookup before its admission, if its hits ended at an evicted block
+    looked_in: list[int] = []  # last lookup before its admission, if it missed an evicted block
     lost_in: list[int] = []  # eviction of that block
     submitted_in: list[int] = []
     admitted_in: list[int] = []  # first admission
@@ -46,10 +45,10 @@ class SequenceColumns(Struct, kw_only=True, array_like=True):
 class SpanColumns(Struct, kw_only=True, array_like=True):
     """Columns with one entry per span, in order of their beginning."""
 
-    row: list[int] = []  # of the sequence
+    row: list[int] = []  # row of the sequence
     kind: list[int] = []  # WAITING, RUNNING or PREEMPTED
     first: list[int] = []  # record in which it began
-    end: list[int] = []  # record in which it ended; NONE: still open
+    end: list[int] = []  # record in which it ended; NONE: not ended
 
 
 class RecordClock:
@@ -64,21 +63,21 @@ class RecordClock:
 
 
 class SequenceRows:
-    """Columns, filled record by record. Changed rows are written by `take`."""
+    """Builder of the columns, record by record. Changed rows are updated by `take`."""
 
     def __init__(self, header: Header) -> None:
         self.columns, self.spans = SequenceColumns(), SpanColumns()
         self.classes = ClassColumns(texts_unknown=bool(header.engine.get("private")))
-        self.rows: dict[int, int] = {}  # by seq_id
+        self.rows: dict[int, int] = {}  # seq_id -> row
         self._growing = Growing(self.columns, CHANGING)
         self._growing_spans = Growing(self.spans, ("end",))
         self._growing_classes = Growing(self.classes, ("last_token_in", "num_preemptions"))
-        self._account = Account(RecordClock(), forgets=True)
+        self._account = Account(RecordClock(), drop_rows=True)
         self._parts = RequestParts(len(header.instances) > 1)
         self._classes = Classes(self.classes)
         self._changed: dict[int, SequenceRow] = {}  # by row
-        self._preempted_before: dict[int, int] = {}  # by row of a fork: its parent's
-        self._open: dict[int, int] = {}  # by row: its open span
+        self._preempted_before: dict[int, int] = {}  # row of a fork -> preemptions of its parent before it
+        self._open: dict[int, int] = {}  # row -> its open span
 
     def add(self, record: StepRecord) -> None:
         """Read the next record."""
@@ -92,23 +91,23 @@ class SequenceRows:
             if kind is Sample:
                 changed[rows[op.seq_id]] = account.sample(op)  # type: ignore[arg-type, index, union-attr]
             elif kind is Lookup:
-                self._look(op, record.index)  # type: ignore[arg-type]
+                self._record_miss(op, record.index)  # type: ignore[arg-type]
             elif (handler := account.handlers.get(kind)) is not None:
                 handler(op)
                 if isinstance(op, Submit | Fork):
-                    self._new(op, record, before)
+                    self._add_row(op, record, before)
                 if kind in SPANS:
                     row = rows[op.seq_id]  # type: ignore[index, union-attr]
                     changed[row] = account.rows[op.seq_id]  # type: ignore[index, union-attr]
-                    self._begin(row, SPANS[kind], record.index)
+                    self._begin_span(row, SPANS[kind], record.index)
         for ended in account.ended:
             row = rows[ended.seq_id]
             changed[row] = ended
-            self._close(row, record.index)
+            self._end_span(row, record.index)
             self.columns.finished_in[row] = record.index
 
     def take(self) -> tuple[Patch[SequenceColumns], Patch[SpanColumns], Patch[ClassColumns]]:
-        """Return what is new since the last call."""
+        """Return the differences since the last call."""
         columns, classes = self.columns, self.classes
         for row, one in self._changed.items():
             request = one.request
@@ -125,29 +124,29 @@ class SequenceRows:
         self._changed.clear()
         return self._growing.take(), self._growing_spans.take(), self._growing_classes.take()
 
-    def _new(self, op: Submit | Fork, record: StepRecord, before: int | None) -> None:
+    def _add_row(self, op: Submit | Fork, record: StepRecord, before: int | None) -> None:
         row = self.rows[op.seq_id] = len(self.columns.seq_id)
         one = self._account.rows[op.seq_id]
         if isinstance(op, Submit):
-            of_class = self._classes.of(op)
-            of_class["before"] = NONE if before is None else self.rows[before]
+            class_entries = self._classes.of(op)
+            class_entries["before"] = NONE if before is None else self.rows[before]
         else:
             parent = self.rows[op.parent_seq_id]
-            of_class = {name: getattr(self.classes, name)[parent] for name in OF_THE_PARENT}
-            of_class["parent"] = parent
+            class_entries = {name: getattr(self.classes, name)[parent] for name in INHERITED}
+            class_entries["parent"] = parent
             preempted = self._account.rows[op.parent_seq_id].num_preemptions
             self._preempted_before[row] = self._preempted_before.get(parent, 0) + preempted
-        own = {
+        entries = {
             "seq_id": op.seq_id, "request_id": op.request_id, "instance": record.instance, "finish_reason": "",
             "num_prompt_tokens": one.request.num_prompt_tokens, "submitted_in": record.index,
         }  # fmt: skip
         for name in SequenceColumns.__struct_fields__:
-            getattr(self.columns, name).append(own.get(name, NONE))
+            getattr(self.columns, name).append(entries.get(name, NONE))
         for name in ("client", "priority", "prefix", "parent", "before", "last_token_in", "num_preemptions"):
-            getattr(self.classes, name).append(of_class.get(name, NONE))
+            getattr(self.classes, name).append(class_entries.get(name, NONE))
 
-    def _look(self, op: Lookup, index: int) -> None:
-        """Record the evicted block at which the hits of the last lookup before admission ended."""
+    def _record_miss(self, op: Lookup, index: int) -> None:
+        """Record the eviction of the block that a lookup before the first admission missed."""
         if self._account.rows[op.seq_id].request.scheduled is not None:
             return
         row, lost = self.rows[op.seq_id], op.evicted_in if op.reason == "evicted" else None
@@ -155,8 +154,8 @@ class SequenceRows:
         self.columns.lost_in[row] = NONE if lost is None else lost
         self._growing.change(row)
 
-    def _begin(self, row: int, kind: int, index: int) -> None:
-        self._close(row, index)
+    def _begin_span(self, row: int, kind: int, index: int) -> None:
+        self._end_span(row, index)
         spans = self.spans
         self._open[row] = len(spans.row)
         spans.row.append(row)
@@ -164,7 +163,7 @@ class SequenceRows:
         spans.first.append(index)
         spans.end.append(NONE)
 
-    def _close(self, row: int, index: int) -> None:
+    def _end_span(self, row: int, index: int) -> None:
         span = self._open.pop(row, None)
         if span is not None:
             self.spans.end[span] = index

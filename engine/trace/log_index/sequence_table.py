@@ -15,19 +15,19 @@ from engine.trace.records import Header
 
 
 def sequence_table(log_index: LogIndex, header: Header) -> dict[str, list[Any]]:
-    """Return `SequenceColumns`, `SpanColumns` as `span_…`, and per sequence `client`, `ttft` and `tpot` in seconds, and
-    `missed`: seconds from the eviction of the block at which its hits ended to its lookup. None: undefined or unknown.
+    """Return `SequenceColumns`, `SpanColumns` with the prefix `span_`, and per sequence `client`, `ttft`, `tpot` and
+    `missed` (seconds from the eviction of the first missed block to the lookup). None: undefined or unknown.
     """
-    sequences, more = log_index.index.sequences, log_index.index.classes
+    sequences, classes = log_index.index.sequences, log_index.index.classes
     rows = list(range(len(sequences.seq_id)))
-    ttft, tpot = latencies(log_index, header, rows, roots_of(more))
+    ttft, tpot = latencies(log_index, header, rows, roots_of(classes))
     at = log_index.series["at"]
     looked, lost = np.array(sequences.looked_in, np.int64), np.array(sequences.lost_in, np.int64)
     missed = np.where(looked == NONE, np.nan, at[looked] - at[lost]) if rows else np.empty(0)
     return {
         **asdict(sequences),
         **{f"span_{name}": column for name, column in asdict(log_index.index.spans).items()},
-        "client": [None if one == NONE else more.clients[one] for one in more.client],
+        "client": [None if client == NONE else classes.clients[client] for client in classes.client],
         "ttft": _seconds(ttft),
         "tpot": _seconds(tpot),
         "missed": _seconds(missed),

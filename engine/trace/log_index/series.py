@@ -1,4 +1,4 @@
-"""Numbers per record, and their minimum and maximum per range of records, so that no bad step is lost."""
+"""Numbers per record, and their minimum and maximum per range of records, so that outliers remain visible."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.trace.busy_time import moved_between, step_seconds
+from engine.trace.busy_time import step_seconds, transfer_span
 from engine.trace.geometry import geometry
 from engine.trace.operations import Admit, Evict, Lookup, Preempt, Removed
 from engine.trace.records import Header, StepRecord
@@ -16,25 +16,25 @@ from engine.trace.request_account import LOOKED_UP
 from engine.trace.request_parts import RequestParts
 from engine.trace.state import State
 
-# counts are of the record alone, other numbers are the values after it
+# Counts are those of the record alone; other numbers are the values after it.
 RECORD = np.dtype(
     [
         ("at", "<f8"),  # seconds since the log began
         ("step", "<i4"),
         ("running", "<f4"),  # running sequences
         ("waiting", "<f4"),
-        ("usage", "<f4"),  # share of the blocks held by sequences
+        ("usage", "<f4"),  # share of blocks that sequences hold
         ("blocks_held", "<i4"),
         ("blocks_cached", "<i4"),
         ("tokens_held", "<i8"),
         ("asked", "<i4"),  # tokens queried by lookups
-        ("hit", "<i4"),  # of these, tokens hit
-        ("evictions", "<i4"),  # contents evicted
+        ("hit", "<i4"),  # queried tokens that hit
+        ("evictions", "<i4"),  # evicted contents
         ("preemptions", "<i4"),
-        ("tokens", "<i4"),  # tokens computed
-        ("seconds", "<f4"),  # of the step; 0 if the record is not a step
-        ("moved_from", "<f8"),  # start of the transfers that ended in it, seconds since the log began
-        ("moved_to", "<f8"),
+        ("tokens", "<i4"),  # computed tokens
+        ("seconds", "<f4"),  # duration of the step; 0 if the record is not a step
+        ("moved_from", "<f8"),  # start of the transfers that ended in the record, seconds since the log began
+        ("moved_to", "<f8"),  # their end
     ]
 )
 DRAWN = tuple(name for name in RECORD.names or () if name not in ("step", "moved_from", "moved_to"))
@@ -56,28 +56,26 @@ Numbers = NDArray[Any]
 
 
 class SeriesRows:
-    """A row of RECORD for each record. A monitored server's numbers are its last metrics readings; NaN before the
-    first.
-    """
+    """Builder of the RECORD rows. For a monitored server they have its last metrics readings; NaN before the first."""
 
     def __init__(self, header: Header) -> None:
-        self._rows: list[tuple[float, ...]] = []  # not taken yet
+        self._rows: list[tuple[float, ...]] = []  # rows since the last `take`
         self._observed = header.observed is not None
-        self._looks: dict[str, dict[int, float]] = {}  # last readings by RECORD field and rank
+        self._readings: dict[str, dict[int, float]] = {}  # field of RECORD -> rank -> last reading
         self._parts = RequestParts(len(header.instances) > 1)
-        self._admitted: set[int] = set()  # sequences of requests that were admitted
+        self._admitted: set[int] = set()  # sequences whose requests were admitted
         self._num_blocks = max(1, sum(group.num_blocks for group in geometry(header).groups))
 
     @property
     def field_names(self) -> list[str]:
-        """Fields of RECORD that the log has values of."""
-        names = [*FROM_EVENTS, *self._looks] if self._observed else DRAWN
+        """Fields of RECORD for which the log has values."""
+        names = [*FROM_EVENTS, *self._readings] if self._observed else DRAWN
         return [name for name in DRAWN if name in names]
 
     def add(self, record: StepRecord, state: State) -> None:
-        """Read the next record; `state` is the one after it."""
-        more = self._observed_values(record) if self._observed else self._counted(record, state)
-        moved_from, moved_to = moved_between(record)
+        """Read the next record. `state`: state after it."""
+        further = self._observed_values(record) if self._observed else self._counted(record, state)
+        moved_from, moved_to = transfer_span(record)
         memory, timing = record.memory, record.timing
         values = {
             "at": timing.at,
@@ -91,7 +89,7 @@ class SeriesRows:
             "seconds": step_seconds(timing),
             "moved_from": moved_from,
             "moved_to": moved_to,
-            **more,
+            **further,
         }
         self._rows.append(tuple(values[name] for name in RECORD.names or ()))
 
@@ -101,22 +99,22 @@ class SeriesRows:
         return rows
 
     def _observed_values(self, record: StepRecord) -> dict[str, float]:
-        """Return the gauges summed over ranks (usage: their mean), and the increase of counters."""
-        more = dict.fromkeys(COUNTERS, 0.0)
+        """Return the gauges, summed over ranks (usage: their mean), and the increases of counters."""
+        increases = dict.fromkeys(COUNTERS, 0.0)
         for name, value in record.seen.metrics.items() if record.seen is not None else ():
-            if (known := METRICS.get(name)) is None:
+            if (field := METRICS.get(name)) is None:
                 continue
-            looks = self._looks.setdefault(known, {})
-            if known in COUNTERS and record.instance in looks:
-                before = looks[record.instance]
-                more[known] += value - before if value >= before else value  # the counter restarted
-            looks[record.instance] = value
-        gauges = {name: sum(self._looks[name].values()) if name in self._looks else math.nan for name in GAUGES}
-        gauges["usage"] /= len(self._looks.get("usage", "?"))
-        return {**more, **gauges}
+            readings = self._readings.setdefault(field, {})
+            if field in COUNTERS and record.instance in readings:
+                before = readings[record.instance]
+                increases[field] += value - before if value >= before else value  # the counter restarted
+            readings[record.instance] = value
+        gauges = {name: sum(self._readings[name].values()) if name in self._readings else math.nan for name in GAUGES}
+        gauges["usage"] /= len(self._readings.get("usage", "?"))
+        return {**increases, **gauges}
 
     def _counted(self, record: StepRecord, state: State) -> dict[str, float]:
-        """Return the counts of an engine's own record; queries as `Account.is_query`."""
+        """Return the counts of an engine's own record. Lookups count if `Account.is_query` is true for them."""
         queried = hit = preemptions = 0
         for op in record.ops:
             if self._parts.read(op, record.instance) in self._admitted:
@@ -135,8 +133,10 @@ class SeriesRows:
 
 
 def bins(rows: Numbers, first: int, end: int, count: int) -> dict[str, NDArray[np.float64]]:
-    """Return records [first, end) in `count` bins of nearly equal length: `edges` (count + 1 record indices), and for
-    each field `<name>_min`, `<name>_max` and `<name>_sum`, one entry per bin; NaN: unknown.
+    """Aggregate records [first, end) in `count` bins of nearly equal length.
+
+    Returns `edges` (count + 1 record indices), and `<name>_min`, `<name>_max` and `<name>_sum` of each field, with one
+    entry per bin; NaN: unknown.
 
     Raises:
         ValueError: the range is empty or out of bounds.

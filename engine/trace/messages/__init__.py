@@ -1,21 +1,22 @@
-"""Operations as sentences in every language, for the page and the command line.
+"""Messages that describe operations, in every language, for the page and the command line.
 
-The texts are in `words.<language>.json`. Under `op`, each type of operation has up to three registers:
+The texts are in `words.<language>.json`. Under `op`, each type of operation has texts in up to four registers:
 
     chain   its name, for lists and links
-    short   one sentence with the numbers that matter most
+    plain   one sentence without technical terms; default: `short`
+    short   one sentence with the most important numbers
     long    the complete message, with every number
 
-and *facets*: fields with a fixed set of values (`reason`, `verdict`, `to`, …) and cases derived from fields
-(`facets.CASES`). Each value of a facet has the same registers. An operation's message in a register is the text of its
-type, followed by those of its facets' values; a missing text adds nothing.
+It also has *facets*: fields with a fixed set of values (`reason`, `verdict`, `to`, …), and cases that are derived from
+fields (`facets.CASES`). Each value of a facet has texts in the same registers. The message of an operation in a
+register is the text of its type, followed by the texts of its facets' values. Missing texts are skipped.
 
-Placeholders are the operation's fields and the values that `facets` derives from its record. The field's name decides
-its format: `*seq_id` is a sequence's name, block ids are ranges, `num_bytes` has a unit, record indices count from the
-reader's first. `{n|block|blocks}` chooses by number.
+Placeholders are the operation's fields, and the values that `facets` derives from its record. The name of a field
+determines its format: `*seq_id` is formatted as a sequence's name, block ids as ranges, `num_bytes` with a unit, and
+record indices relative to the first record's number. `{n|block|blocks}` selects a form by the number `n`.
 
-The page renders the same texts (`static/js/core/operations.js`, `static/js/i18n/operations.js`; it can also summarize
-several operations); `tests/js/test_messages_parity.py` compares both.
+The page renders the same texts, and can also summarize several operations (`static/js/core/operations.js`,
+`static/js/i18n/operations.js`). `tests/js/test_messages_parity.py` compares both.
 """
 
 from engine.trace.messages.facets import Context, MessageKey, facets_of, messages_of

@@ -1,4 +1,4 @@
-"""Selects the texts of an operation and the values for their placeholders.
+"""Select the texts of an operation, and the values for their placeholders.
 
 `static/js/core/messages.js` mirrors this file.
 """
@@ -43,22 +43,22 @@ HEADER_VALUES = ("block_size", "max_num_seqs", "max_num_batched_tokens")
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """Position of an operation: `place` is its index in the record's `ops`."""
+    """Context of an operation. `index` is its index in the record's `ops`."""
 
     header: Header
     record: StepRecord
-    place: int
+    index: int
 
 
 class MessageKey(Struct, frozen=True, kw_only=True):
-    """Text to render: `key` without the register, and the values of its placeholders."""
+    """Text to render: its `key` without the register, and the values of its placeholders."""
 
     key: str
     values: Values
 
 
 class Facet(Struct, frozen=True, kw_only=True):
-    """Property that selects a text: one of `values`. `of` returns None if the log lacks it."""
+    """Property of an operation that selects a text. `of` returns one of `values`, or None if the log lacks it."""
 
     name: str
     values: tuple[str, ...]
@@ -66,7 +66,7 @@ class Facet(Struct, frozen=True, kw_only=True):
 
 
 def messages_of(op: Op, context: Context | None = None) -> list[MessageKey]:
-    """Return keys for the operation's type, then its facets. Without a context, facets of its record are left out."""
+    """Return the keys for the operation's type and its facets. Without a context, facets of its record are omitted."""
     values = _values(op, context)
     key = f"op.{op.__struct_config__.tag}"
     found = [MessageKey(key=key, values=values)]
@@ -79,7 +79,7 @@ def messages_of(op: Op, context: Context | None = None) -> list[MessageKey]:
 
 @functools.cache
 def facets_of(kind: type[Op]) -> tuple[Facet, ...]:
-    """Return the facets of an operation type in order: from CASES, else every field with a fixed set of values."""
+    """Return the facets of an operation type in order: those of CASES, or all fields with a fixed set of values."""
     fields = {facet.name: facet for facet in _field_facets(kind)}
     if kind not in CASES:
         return tuple(fields.values())
@@ -115,7 +115,7 @@ def _entry_kind(op: Admit, _: Context | None) -> str:
 
 
 def _times(op: LookupExternal, _: Context | None) -> str:
-    """Return whether the two deciding times are known; empty for a miss."""
+    """Return whether both estimated times are known; "none" for a miss."""
     if op.load_seconds is not None and op.compute_seconds is not None:
         return "known"
     return "none" if op.verdict == "miss" else "unknown"
@@ -126,12 +126,12 @@ def _computed(op: Admit, context: Context | None) -> str | None:
 
 
 def _last_block(op: Lookup, context: Context | None) -> str | None:
-    """Return whether hits end before a full last block, which cannot hit because its last token is computed."""
+    """Return "spared" if only a full last block did not hit, because its last token must be computed, else "asked"."""
     size = context.header.engine.get("block_size") if context else None
     if not isinstance(size, int):
         return None
-    whole = op.verdict == "miss" or (op.verdict == "hit" and op.num_hit_tokens == op.num_tokens - size)
-    return "spared" if whole and op.num_tokens % size == 0 else "asked"
+    is_last = op.verdict == "miss" or (op.verdict == "hit" and op.num_hit_tokens == op.num_tokens - size)
+    return "spared" if is_last and op.num_tokens % size == 0 else "asked"
 
 
 def _evict_cause(op: Evict, context: Context | None) -> str:
@@ -164,7 +164,7 @@ CASES: dict[type[Op], tuple[str | Facet, ...]] = {
     Release: ("reason", "to"),
     Stored: ("again",),
     Removed: (_case("copies", "none left", lambda op, _: "left" if op.num_left > 0 else "none"),),
-    Share: (),  # the texts of `share` count the revived ones
+    Share: (),  # the texts of `share` have the number of revived blocks
     Sample: (
         _case("settled", "no outside", lambda op, _: "no" if op.sampled_token_id is None else "outside"),
     ),
@@ -179,7 +179,7 @@ CASES: dict[type[Op], tuple[str | Facet, ...]] = {
 
 
 def _values(op: Op, context: Context | None) -> Values:
-    """Return the values for placeholders: fields, `n` operations of `num_seqs` sequences, limits, derived values."""
+    """Return the values for placeholders: limits, fields, derived values, and the counts `n` and `num_seqs`."""
     fields = {name: getattr(op, name) for name in op.__struct_fields__}
     limits = {name: context.header.engine.get(name) for name in HEADER_VALUES} if context else {}
     values = {**limits, **fields, **_derived(op), **(_from_record(op, context) if context else {})}
@@ -208,14 +208,15 @@ def _derived(op: Op) -> Values:
         case Forget():
             return {"num_keys": sum(map(len, op.positions))}
         case Preempt():
-            return {"num_lost_tokens": op.num_recompute_tokens or op.num_computed_tokens}  # older logs lack the former
+            # older logs do not have num_recompute_tokens
+            return {"num_lost_tokens": op.num_recompute_tokens or op.num_computed_tokens}
         case Rank():
             return {"num_sequences": len(op.seq_ids)}
     return {}
 
 
 def _from_record(op: Op, context: Context) -> Values:
-    """Return the values that the record and the header add to an operation."""
+    """Return the values for placeholders that depend on the record and the header."""
     size = context.header.engine.get("block_size")
     match op:
         case Lookup() if isinstance(size, int):
@@ -246,23 +247,23 @@ def _batch_entry(seq_id: int, context: Context) -> BatchEntry | None:
 
 
 def _next(context: Context) -> Op | None:
-    after = context.record.ops[context.place + 1 : context.place + 2]
-    return after[0] if after else None
+    following = context.record.ops[context.index + 1 : context.index + 2]
+    return following[0] if following else None
 
 
 def _taker(op: Evict, context: Context) -> int | None:
-    """Return the sequence whose allocation takes the evicted block in the same record."""
-    for other in context.record.ops[context.place + 1 :]:
+    """Return the sequence to which the evicted block is allocated in the same record, if any."""
+    for other in context.record.ops[context.index + 1 :]:
         if isinstance(other, Allocate) and other.block_id == op.block_id:
             return other.seq_id
     return None
 
 
 def _token(seq_id: int, token_id: int, context: Context) -> str:
-    """Return the token's text if it is in the record's outputs, else its id."""
+    """Return the token's text if the record's outputs contain the token, else its id."""
     own = [output for output in context.record.outputs if output.seq_id == seq_id]
     known = [(output.token_id, output.token_bytes) for output in own]
-    known += [(other.token_id, other.token_bytes) for output in own for other in output.top]
+    known += [(candidate.token_id, candidate.token_bytes) for output in own for candidate in output.top]
     for known_id, token_bytes in known:
         if known_id == token_id:
             return lone_label(token_bytes)

@@ -1,6 +1,6 @@
 """Label of a single token: its text with visible whitespace, or its bytes if they are not text.
 
-`static/js/core/labels.js` mirrors this; it also labels fragments of a character using the neighbouring tokens.
+`static/js/core/labels.js` mirrors this file, and also labels fragments of a character from the neighbouring tokens.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ VISIBLE = {" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽", "
 
 
 def lone_label(token_bytes: bytes) -> str:
-    """Return e.g. `月`, `␣the`, `∅` for no bytes, `E6 9C` for a fragment of a character."""
+    """Return the label of a token: `月`, `␣the`, `∅` for no bytes, `E6 9C` for a fragment of a character."""
     try:
         text = token_bytes.decode("utf-8").removeprefix("\ufeff")  # like browsers
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Texts of a language, and filling their placeholders."""
+"""Texts of a language, and functions that fill their placeholders."""
 
 from __future__ import annotations
 
@@ -12,20 +12,18 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Literal
 
-from engine.trace.messages.facets import Context, Values, messages_of
+from engine.trace.messages.facets import Context, messages_of
 from engine.trace.operations import Op
 
 Register = Literal["chain", "plain", "short", "long"]
-"""`chain`: name in a chain of links; `plain`: sentence for newcomers, default `short`; `short`: sentence in technical
-terms; `long`: with every number."""
 FOLDER = Path(__file__).parent
 THREE_DIGITS = Rounding(prec=3, rounding=ROUND_HALF_UP)
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 MAX_RANGES = 6  # longer lists of blocks end with an ellipsis
-MISSING = "–"  # for a value that an inconsistent log lacks
-LISTS_OF_BLOCKS = ("block_id", "block_ids", "logical", "cpu_block_id", "lost_block_id", "src", "dst")
-# Plural form of a number by CLDR's rules, https://cldr.unicode.org/index/cldr-spec/plural-rules. Languages that are
-# not listed use the last form.
+MISSING = "–"  # replaces a value that the log does not have
+BLOCK_FIELDS = ("block_id", "block_ids", "logical", "cpu_block_id", "lost_block_id", "src", "dst")
+# Language -> index of a number's plural form by CLDR's rules, https://cldr.unicode.org/index/cldr-spec/plural-rules.
+# Languages that are not listed use the last form.
 PLURALS: dict[str, Callable[[float], int]] = {"en": lambda n: 0 if n == 1 else 1}
 
 _CHOICE = re.compile(r"\{(\w+)\|([^}]*)\}")
@@ -33,28 +31,28 @@ _NAME = re.compile(r"\{(\w+)\}( ?)")
 
 
 def languages() -> list[str]:
-    """Return the codes of languages with texts for operations."""
+    """Return the codes of the languages with texts for operations."""
     return sorted(path.name.split(".")[1] for path in FOLDER.glob("words.*.json"))
 
 
 @functools.cache
 def texts(language: str) -> dict[str, str]:
-    """Return key -> text: nested names joined by dots; English for missing keys."""
+    """Return the texts of a language by key (names joined by dots), with English texts for missing keys."""
     return in_language(language, lambda code: flat(content_of(FOLDER / f"words.{code}.json")))
 
 
 def in_language(language: str, texts_of: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """Return a language's texts, with English for missing keys."""
+    """Return `texts_of` a language, with English texts for missing keys."""
     return texts_of("en") if language == "en" else {**texts_of("en"), **texts_of(language)}
 
 
 def content_of(path: Traversable) -> Any:
-    """Return the entries of a text file; empty if the file does not exist."""
+    """Return the entries of a text file, or {} if the file does not exist."""
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def flat(entries: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return nested texts by their names joined by dots; a list of lines is joined."""
+    """Flatten nested texts: names are joined by dots, and a list of lines becomes one text."""
     found: dict[str, str] = {}
     for name, entry in entries.items():
         if isinstance(entry, dict):
@@ -67,8 +65,10 @@ def flat(entries: dict[str, Any], prefix: str = "") -> dict[str, str]:
 class Voice:
     """Renders operations in one language.
 
-    `name` names a sequence. `first_record` is the number of the first record: 1 on the page, 0 on the command line and
-    in the format. `thin_space` separates a number from its unit.
+    Args:
+        name: returns the name of a sequence.
+        first_record: number of the first record: 1 on the page, 0 on the command line and in the format.
+        thin_space: separates a number from its unit.
     """
 
     def __init__(
@@ -86,26 +86,25 @@ class Voice:
         self._thin_space = thin_space
 
     def say(self, key: str, **values: Any) -> str:
-        """Return a text with unformatted values."""
+        """Return the text of a key, filled with unformatted values."""
         return filled(self._texts[key], values, self.language)
 
-    def tell(self, op: Op, context: Context | None = None, register: Register = "long") -> str:
+    def render(self, op: Op, context: Context | None = None, register: Register = "long") -> str:
         """Return the message of an operation."""
         sentences = []
-        for part in messages_of(op, context):
-            text = self._texts.get(f"{part.key}.{register}")
+        for message in messages_of(op, context):
+            text = self._texts.get(f"{message.key}.{register}")
             if text is not None:
-                shown = {name: self._shown(name, part.values) for name in part.values}
-                sentences.append(filled(text, shown, self.language))
+                formatted = {name: self._format(name, value) for name, value in message.values.items()}
+                sentences.append(filled(text, formatted, self.language))
         if register == "plain" and not sentences:
-            return self.tell(op, context, "short")
+            return self.render(op, context, "short")
         return self._texts["join.sentences"].join(sentences)
 
-    def _shown(self, name: str, values: Values) -> Any:
-        value = values[name]
+    def _format(self, name: str, value: Any) -> Any:
         if name == "seq_id" or name.endswith("_seq_id") or name == "evicted_for":
             return self._name(value)
-        if name in LISTS_OF_BLOCKS:
+        if name in BLOCK_FIELDS:
             return ranges_text(value if isinstance(value, list) else [value])
         if name == "num_bytes":
             return bytes_text(value, self._thin_space)
@@ -120,25 +119,25 @@ class Voice:
 
 
 def filled(text: str, values: Mapping[str, Any], language: str) -> str:
-    """Fill a text with values, choosing plural forms by their numbers.
+    """Fill the placeholders of a text, and select its plural forms.
 
-    No space follows a value that ends in a full-width parenthesis.
+    A space after a value that ends in a full-width parenthesis is removed.
     """
 
-    def chosen(found: re.Match[str]) -> str:
-        number, forms, rule = values.get(found[1]), found[2].split("|"), PLURALS.get(language)
-        form = rule(number) if rule and isinstance(number, int | float) else len(forms) - 1
-        return forms[min(form, len(forms) - 1)]
+    def plural_form(match: re.Match[str]) -> str:
+        number, forms, rule = values.get(match[1]), match[2].split("|"), PLURALS.get(language)
+        index = rule(number) if rule and isinstance(number, int | float) else len(forms) - 1
+        return forms[min(index, len(forms) - 1)]
 
-    def value(found: re.Match[str]) -> str:
-        shown = str(values.get(found[1], MISSING))
-        return shown if shown.endswith("）") else shown + found[2]
+    def value_text(match: re.Match[str]) -> str:
+        value = str(values.get(match[1], MISSING))
+        return value if value.endswith("）") else value + match[2]
 
-    return _NAME.sub(value, _CHOICE.sub(chosen, text))
+    return _NAME.sub(value_text, _CHOICE.sub(plural_form, text))
 
 
 def ranges_text(ids: list[int]) -> str:
-    """Return block ids with consecutive ones as ranges: `3–7, 12`."""
+    """Format block ids, with consecutive ids as ranges: `3–7, 12`."""
     ranges: list[list[int]] = []
     for one in ids:
         if ranges and one == ranges[-1][1] + 1:
@@ -150,7 +149,7 @@ def ranges_text(ids: list[int]) -> str:
 
 
 def bytes_text(count: int, thin_space: str = "\u2009") -> str:
-    """Return the bytes as B, KiB, MiB, … with at most two decimals."""
+    """Format a number of bytes in B, KiB, MiB, … with at most two decimals."""
     unit, value = 0, Decimal(count)
     while value >= 1024 and unit < len(UNITS) - 1:
         value /= 1024
@@ -162,7 +161,7 @@ def bytes_text(count: int, thin_space: str = "\u2009") -> str:
 
 
 def seconds_text(seconds: float, thin_space: str = "\u2009") -> str:
-    """Return the seconds as ms with three digits, or as s."""
+    """Format seconds below 1 in ms with three digits, others in s."""
     if seconds < 1:
         shown = f"{THREE_DIGITS.create_decimal(Decimal(seconds * 1000)):f}"
         return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}{thin_space}ms"

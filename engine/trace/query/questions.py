@@ -1,4 +1,4 @@
-"""Saved queries: each has a name, a sentence in each language, and its SQL."""
+"""Saved queries: each has an id, a title in each language, and its SQL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Saved query."""
 
     id: str
-    observed: bool = False  # for a monitored server's log, else for an engine's own
+    observed: bool = False  # whether it is for a monitored server's log, not for an engine's own
     en: str
     zh: str
     sql: str

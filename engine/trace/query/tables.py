@@ -1,13 +1,14 @@
-"""Tables of a log for SQL queries; `steps`, `events`, `requests` and `contents` for an engine's own log.
+"""Tables of a log for SQL queries. An engine's own log has `steps`, `events`, `requests` and `contents`.
 
-`steps` and `events` are as exported (`engine.trace.export.tables`), `events` also with the hashes of its block and of
-that block's parent. `is_query` of a `lookup`: it is a query of the prefix cache (`Account.is_query`). The `reason` of a
+`steps` and `events` have the exported columns (`engine.trace.export.tables`), and `events` also the hashes of its block
+and of that block's parent. `is_query` of a `lookup`: it counts in the hit rate (`Account.is_query`). The `reason` of a
 `cache` is the operation that copied the content into the block (`swap_in`, `load`, `receive`); NULL: the content was
 computed. A row of `requests` is a sequence (`engine.trace.figures`). A monitored server's log has `messages`, `events`,
-`metrics` and `contents` instead, since the server reports neither requests nor steps.
+`metrics` and `contents` instead, because the server does not report requests and steps.
 
-A row of `contents` is the content of a block, by hash: how often it was computed (stored), by how many sequences, first
-and last, the blocks and tokens of the prefix that ends with it, and how many tokens of that prefix were recomputed.
+A row of `contents` is the content of a block, by hash. It has the number of times that the content was computed (or
+stored), the number of sequences that computed it, the first and last record in which that happened, the blocks and
+tokens of the prefix that ends with it, and the number of tokens of that prefix that were computed again.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from engine.trace.operations import Lookup
 from engine.trace.records import Header, StepRecord
 from engine.trace.state import TraceStateError
 
-PIECE = 5_000  # rows per insert
-OFTEN = 1_000  # records between progress reports
+BATCH_ROWS = 5_000  # rows per insert
+PROGRESS_RECORDS = 1_000  # records between progress reports
 
 REASON = EVENTS.index(("reason", str))
 HASHES: list[Column] = [("block_hash", str), ("parent_hash", str)]
@@ -49,32 +50,32 @@ OBSERVED_EVENTS: list[Column] = [
 METRICS: list[Column] = [("record", int), ("at", float), ("instance", int), ("name", str), ("value", float)]
 TYPES = {int: "INTEGER", bool: "INTEGER", float: "REAL", str: "TEXT"}
 
-# Each content once: its parent if reported, its tokens, and how often it was computed
+# Each content once: its parent if reported, its tokens, and the number of times that it was computed
 COMPUTED = """
-SELECT block_hash, max(parent_hash) AS parent_hash, 1 AS is_said, json_array_length(fields, '$.token_ids') AS tokens,
+SELECT block_hash, max(parent_hash) AS parent_hash, 1 AS has_parent, json_array_length(fields, '$.token_ids') AS tokens,
        count(DISTINCT record) FILTER (WHERE reason IS NULL) AS times,
        count(DISTINCT seq_id) FILTER (WHERE reason IS NULL) AS sequences,
        min(record) FILTER (WHERE reason IS NULL) AS first_in, max(record) FILTER (WHERE reason IS NULL) AS last_in
 FROM events WHERE type = 'cache' GROUP BY block_hash"""
 STORED = """
 SELECT block_hash, max(parent_hash) AS parent_hash,
-       min(coalesce(json_extract(fields, '$.parent_unsaid'), 0)) = 0 AS is_said,
+       min(coalesce(json_extract(fields, '$.parent_unsaid'), 0)) = 0 AS has_parent,
        max(tokens) AS tokens, sum(reason IS NULL AND medium IN ('', 'GPU')) AS times, NULL AS sequences,
        min(record) AS first_in, max(record) AS last_in
 FROM events WHERE type = 'stored' GROUP BY block_hash"""
-# From contents without a parent on, so the recursion ends even if damaged hashes form a cycle
+# The recursion begins with contents that begin a sequence, so it ends even if damaged hashes form a cycle
 PREFIXES = """
 CREATE TABLE contents AS
-WITH RECURSIVE way(block_hash, prefix_blocks, prefix_tokens, again_tokens) AS (
-  SELECT block_hash, 1, tokens, max(0, times - 1) * tokens FROM found WHERE parent_hash IS NULL AND is_said
+WITH RECURSIVE path(block_hash, prefix_blocks, prefix_tokens, again_tokens) AS (
+  SELECT block_hash, 1, tokens, max(0, times - 1) * tokens FROM found WHERE parent_hash IS NULL AND has_parent
   UNION ALL
   SELECT found.block_hash, prefix_blocks + 1, prefix_tokens + found.tokens,
          again_tokens + max(0, found.times - 1) * found.tokens
-  FROM way JOIN found ON found.parent_hash = way.block_hash
+  FROM path JOIN found ON found.parent_hash = path.block_hash
 )
 SELECT found.block_hash, parent_hash, tokens, times, sequences, first_in, last_in, prefix_blocks, prefix_tokens,
        again_tokens
-FROM found LEFT JOIN way ON way.block_hash = found.block_hash"""
+FROM found LEFT JOIN path ON path.block_hash = found.block_hash"""
 
 
 class _Table:
@@ -89,7 +90,7 @@ class _Table:
 
     def add(self, rows: Iterable[Row]) -> None:
         self._rows += rows
-        if len(self._rows) >= PIECE:
+        if len(self._rows) >= BATCH_ROWS:
             self.write()
 
     def write(self) -> None:
@@ -101,11 +102,9 @@ class _Table:
 def fill(
     connection: sqlite3.Connection, log: TraceReader, on_progress: Callable[[int], None] = lambda count: None
 ) -> tuple[int, TraceFormatError | TraceStateError | None]:
-    """Write the tables of a log. Returns the number of records written, and the error of a damaged or contradicting
-    record that ended them. `on_progress` is called with the number of records from time to time.
+    """Write the tables of a log. Returns the number of written records, and the error of the record after them, if any.
 
-    Raises:
-        sqlite3.Error: the disk is full.
+    `on_progress` is called with the number of records from time to time. Raises sqlite3.Error if the disk is full.
     """
     connection.execute("PRAGMA journal_mode = OFF")
     connection.execute("PRAGMA synchronous = OFF")
@@ -120,9 +119,9 @@ def fill(
             problem = error
             break
         count += 1
-        if count % OFTEN == 0:
+        if count % PROGRESS_RECORDS == 0:
             on_progress(count)
-    tables.end()
+    tables.finish()
     connection.execute("CREATE INDEX contents_by_parent ON contents (parent_hash)")
     connection.execute("COMMIT")
     connection.execute("ANALYZE")
@@ -160,7 +159,7 @@ class _Own:
         self._steps.add([step_row(record)])
         self._events.add(rows)
 
-    def end(self) -> None:
+    def finish(self) -> None:
         self._steps.write()
         self._events.write()
         for (request_id, _), members in self._reading.members.items():
@@ -175,7 +174,7 @@ class _Own:
         self._requests.write()
         for columns in ("type, reason", "block_hash, type, record", "seq_id, type"):
             self._connection.execute(f"CREATE INDEX by_{columns.split(',')[0]} ON events ({columns})")
-        _contents(self._connection, COMPUTED)
+        _create_contents(self._connection, COMPUTED)
 
 
 class _Observed:
@@ -200,19 +199,17 @@ class _Observed:
         )  # fmt: skip
         self._metrics.add([index, at, instance, name, value] for name, value in seen.metrics.items())
 
-    def end(self) -> None:
+    def finish(self) -> None:
         for table in (self._messages, self._events, self._metrics):
             table.write()
         for columns in ("type, reason", "block_hash, type, record"):
             self._connection.execute(f"CREATE INDEX by_{columns.split(',')[0]} ON events ({columns})")
         self._connection.execute("CREATE INDEX by_name ON metrics (name, at)")
-        _contents(self._connection, STORED)
+        _create_contents(self._connection, STORED)
 
 
 def _event_row(record: StepRecord, position: int, values: dict[str, Any]) -> Row:
-    """Return a row of OBSERVED_EVENTS. `reason` is `again` for content stored while cached, and `copy` for a removal
-    that left a copy.
-    """
+    """Return a row of OBSERVED_EVENTS. Reasons: `again`, stored while cached; `copy`, removed while copies remain."""
     reason = values.get("reason") or ("again" if values.get("again") else "copy" if values.get("num_left") else None)
     tokens = values.get("token_ids")
     return [
@@ -222,8 +219,8 @@ def _event_row(record: StepRecord, position: int, values: dict[str, Any]) -> Row
     ]  # fmt: skip
 
 
-def _contents(connection: sqlite3.Connection, found: str) -> None:
-    connection.execute(f"CREATE TEMP TABLE found AS {found}")
+def _create_contents(connection: sqlite3.Connection, select: str) -> None:
+    connection.execute(f"CREATE TEMP TABLE found AS {select}")
     connection.execute("CREATE INDEX temp.found_by_parent ON found (parent_hash)")
     connection.execute(PREFIXES)
     connection.execute("DROP TABLE temp.found")

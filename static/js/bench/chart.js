@@ -16,21 +16,22 @@ import { atText, estimateText, measureOf, numberText, quantityText } from "./wor
 /** @import {Shown} from "./store.js" */
 
 const HEIGHT = 320;
-const SHEET = 640; // px of a sheet's width: A4 between its margins
+const SHEET = 640; // px: width of A4 between its margins
 const PICTURE = { width: 1200, height: 720 };
 
 /**
- * Content and width of a chart; `labels`: names of the records, by id.
+ * Content and width of a chart. `labels`: names of the records, by id.
  * @typedef {import("./figure.js").Curves & {all: Shown[], labels: Map<string, string>, width: number}} Drawn
  *
- * The element that Plotly draws in, with its data and `on` for its events.
- * @typedef {HTMLElement & {data?: unknown, on: (event: string, told: (event: Pointed) => void) => void}} Plot
- * @typedef {[variant: string, at: string | number, record: number]} Place of a point, its record by place
+ * Element that Plotly draws in. Plotly adds the data and `on` to it.
+ * @typedef {HTMLElement & {data?: unknown, on: (event: string, handler: (event: Pointed) => void) => void}} Plot
+ * @typedef {[variant: string, at: string | number, record: number]} Place of a point; `record`: index in the charts'
+ * records
  * @typedef {{event: MouseEvent, points: {customdata: Place}[]}} Pointed
  */
 
 /**
- * `where`: lines printed on a saved picture.
+ * `where`: lines on a saved picture that say where the records were measured.
  * @typedef {Pick<Drawn, "all" | "labels" | "metric" | "against" | "most"> & {where: string[]}} Props
  * @param {Props} props
  */
@@ -50,7 +51,7 @@ export function Chart({ all, labels, metric, against, most, where }) {
     const [element, drawn] = [box.current, plot.current];
     if (!element || !drawn) return undefined;
     loadPlotly().then(
-      (come) => setPlotly({ loaded: come }),
+      (loaded) => setPlotly({ loaded }),
       () => setPlotly("failed"),
     );
     const sizes = new ResizeObserver(([entry]) => setWidth(Math.floor(entry.contentRect.width)));
@@ -58,7 +59,7 @@ export function Chart({ all, labels, metric, against, most, where }) {
     return () => {
       sizes.disconnect();
       hideTip();
-      if (drawn.data) loadPlotly().then((come) => come.purge(drawn));
+      if (drawn.data) loadPlotly().then(({ purge }) => purge(drawn));
     };
   }, []);
   const empty = !records.some((one) => curves(one, metric, against).length);
@@ -70,19 +71,19 @@ export function Chart({ all, labels, metric, against, most, where }) {
   };
   useEffect(() => {
     if (!loaded || empty) return undefined;
-    const prints = (/** @type {Event} */ { type }) => {
+    const onPrint = (/** @type {Event} */ { type }) => {
       onPaper.current = type === "beforeprint";
       draw(); // immediately, for printing
     };
-    for (const type of ["beforeprint", "afterprint"]) addEventListener(type, prints);
-    return () => ["beforeprint", "afterprint"].forEach((type) => removeEventListener(type, prints));
+    for (const type of ["beforeprint", "afterprint"]) addEventListener(type, onPrint);
+    return () => ["beforeprint", "afterprint"].forEach((type) => removeEventListener(type, onPrint));
   }, [plotly, empty]);
   useEffect(() => {
     if (!loaded || !width || empty || !plot.current || !box.current) return;
-    const fresh = !plot.current.data;
+    const isFirst = !plot.current.data;
     draw();
-    if (fresh) listen(plot.current, latest);
-    box.current.dataset.drawn = `${ids}/${metric}/${against ?? ""}`; // for tests: the content drawn
+    if (isFirst) listen(plot.current, latest);
+    box.current.dataset.drawn = `${ids}/${metric}/${against ?? ""}`; // read by tests
   }, [plotly, width, empty, ids, metric, against, most, themeVersion.value, language.value]);
   const hint = empty
     ? "bench.chart.empty"
@@ -94,10 +95,10 @@ export function Chart({ all, labels, metric, against, most, where }) {
   const title = inLanguage(record.metrics[metric]?.title ?? { en: metric, zh: metric });
   const ratio = against === null ? null : t("bench.ratio", { baseline: variantTitle(record, against) });
   const save = async () => {
-    const come = await loadPlotly();
+    const { downloadImage } = await loadPlotly();
     const subtitle = ratio === null ? title : `${title}: ${ratio}`;
     const { data, layout } = picture({ ...now, ...PICTURE }, inLanguage(record.scenario.title), subtitle, where);
-    await come.downloadImage(
+    await downloadImage(
       { data, layout },
       {
         format: "png",
@@ -144,7 +145,7 @@ function listen(element, latest) {
 /** Return the tooltip of a point. @param {Drawn} drawn @param {Place} place */
 function tipLines({ all, labels, metric, most }, [variant, at, place]) {
   const shown = all[place];
-  if (!shown) return []; // other records are shown meanwhile
+  if (!shown) return []; // other records are shown by now
   const { record } = shown;
   const point = pointAt(record, at, variant);
   const where = axisPoints(record).find((one) => one.at === at);

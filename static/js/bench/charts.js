@@ -1,5 +1,5 @@
-// Charts of the shown records on shared axes: one metric, absolute and relative to a baseline. For several records,
-// their differences follow.
+// Charts of the shown records on shared axes: one metric, absolute and relative to a baseline. With several records,
+// also a table of their differences.
 
 import { inLanguage, t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
@@ -15,7 +15,7 @@ import { whereParts } from "./where.js";
 /** @import {MetricInfo} from "./record.js" */
 /** @import {Shown} from "./store.js" */
 
-const LETTERS = 150; // per line of a picture
+const LINE_WIDTH = 150; // characters per line of a picture
 
 /** @param {{all: Shown[], labels: Map<string, string>}} props */
 export function Charts({ all, labels }) {
@@ -29,7 +29,7 @@ export function Charts({ all, labels }) {
   const most = highest(records, metric);
   const mostRatio = against === null ? 0 : Math.max(1, highest(records, metric, against));
   const rows = against === null ? [null] : [null, against];
-  const where = all.flatMap(({ record }) => wrapLine(whereParts(record).join(" · "), LETTERS));
+  const where = all.flatMap(({ record }) => wrapLine(whereParts(record).join(" · "), LINE_WIDTH));
   return html`<section class="bench-graphs">
     <${Controls} records=${records} metrics=${metrics} metric=${metric} baselines=${baselines} against=${against} />
     <${Legend} all=${all} labels=${labels} metric=${metric} />

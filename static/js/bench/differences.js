@@ -12,8 +12,8 @@ import { atText, estimateText, measureOf } from "./words.js";
 /** @import {Shown} from "./store.js" */
 
 /**
- * Return another machine's figure as a ratio to the first one's. The runs were not interleaved, so its interval is the
- * widest that both intervals allow; null if the denominator is 0.
+ * Return the ratio of another machine's figure to the first one's. The runs were not interleaved, so its interval is
+ * the widest that both intervals allow; null if the denominator is 0.
  * @param {Figure} first
  * @param {Figure} other
  */
@@ -22,7 +22,7 @@ export function ratioOf(first, other) {
   return { median: other.median / first.median, low: other.low / first.high, high: other.high / first.low };
 }
 
-/** @param {{all: Shown[], labels: Map<string, string>, metric: string}} props the first is the reference */
+/** @param {{all: Shown[], labels: Map<string, string>, metric: string}} props the first record is the reference */
 export function Differences({ all, labels, metric }) {
   const records = all.map(({ record }) => record);
   const info = records.find((record) => record.metrics[metric])?.metrics[metric];

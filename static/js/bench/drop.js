@@ -3,26 +3,26 @@
 import { signal } from "../../vendor/signals/signals.js";
 import { inLanguage, t } from "../i18n/words.js";
 import { NotARecord, parseRecord } from "./parse.js";
-import { keep, tell } from "./store.js";
+import { addDropped, notify } from "./store.js";
 import { machineText } from "./where.js";
 
-const MAX_BYTES = 64 << 20; // same limit as the program's own reader
+const MAX_BYTES = 64 << 20; // same limit as in the command-line reader
 
 /** Whether files are dragged over the page. */
 export const hovering = signal(false);
 
 /** Open files: show each valid record, and report the error of each invalid one. @param {File[]} files */
-export async function take(files) {
+export async function openFiles(files) {
   for (const file of files) {
     try {
       if (/\.kvtrace$/i.test(file.name)) throw new NotARecord("bench.drop.trace");
       if (file.size > MAX_BYTES) throw new NotARecord("bench.drop.large");
       const record = parseRecord(await file.text());
-      keep(file.name, record);
-      tell(t("bench.drop.added", { title: inLanguage(record.scenario.title), machine: machineText(record) }));
+      addDropped(file.name, record);
+      notify(t("bench.drop.added", { title: inLanguage(record.scenario.title), machine: machineText(record) }));
     } catch (error) {
       if (!(error instanceof NotARecord)) throw error;
-      tell(t(error.message, { ...error.values, name: file.name }), true);
+      notify(t(error.message, { ...error.values, name: file.name }), true);
     }
   }
 }
@@ -45,6 +45,6 @@ export function acceptDrops() {
     if (!hasFiles(event)) return;
     event.preventDefault();
     hovering.value = false;
-    take([...(event.dataTransfer?.files ?? [])]);
+    openFiles([...(event.dataTransfer?.files ?? [])]);
   });
 }

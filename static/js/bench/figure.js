@@ -10,7 +10,7 @@ import { atText, measureOf, unitText } from "./words.js";
 /** @import {Measure} from "./words.js" */
 
 /**
- * Selection of curves: `records` are the compared ones; `against`: a baseline, or null; `most`: the highest value on
+ * Selection of curves. `records`: those compared; `against`: a baseline, or null; `most`: the highest value on
  * the y axis.
  * @typedef {{records: BenchRecord[], metric: string, against: string | null, most: number}} Curves
  *
@@ -29,7 +29,7 @@ const STYLES = [
   { colour: 6, dash: "dash", symbol: "pentagon", pattern: "\\" },
 ];
 
-/** Styles of records on one chart by index: line and hatching; markers are open except for the first. */
+/** Styles of records on one chart by index: line and hatching. Markers of all but the first are open. */
 export const RECORD_STYLES = [
   { dash: "solid", pattern: "" },
   { dash: "dash", pattern: "/" },
@@ -169,20 +169,17 @@ function axisTitle(record) {
   return more.length ? `${inLanguage(title)} (${more.join(", ")})` : inLanguage(title);
 }
 
-/**
- * Return an axis with a tick at each value of the records: nothing was measured in between.
- * @param {BenchRecord[]} records
- */
+/** Return an axis with a tick at each measured value only. @param {BenchRecord[]} records */
 function numbers(records) {
   const places = placesOf(records);
   const values = places.map(({ at }) => Number(at));
   const log = records[0].scenario.axis.scale === "log" && values.every((value) => value > 0);
   const scaled = log ? values.map(Math.log10) : values;
   const [first, last] = [Math.min(...scaled), Math.max(...scaled)];
-  const room = (last - first || 1) * 0.06;
+  const margin = (last - first || 1) * 0.06;
   return axis(literal(axisTitle(records[0])), {
     type: log ? "log" : "linear",
-    range: [first - room, last + room],
+    range: [first - margin, last + margin],
     tickmode: "array",
     tickvals: values,
     ticktext: places.map((where) => literal(atText(where))),
@@ -228,7 +225,7 @@ export function wrapped(text, width) {
 }
 
 /**
- * Return the figure of a standalone picture: with title, legend, and the lines on where it was measured.
+ * Return the figure of a standalone picture, with title, legend, and lines that say where it was measured.
  * @param {Curves & Size} options
  * @param {string} title
  * @param {string} subtitle

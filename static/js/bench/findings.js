@@ -1,4 +1,4 @@
-// Headlines: results in everyday words, and whether the predefined threshold was met.
+// Findings: results in everyday words, and whether the predefined threshold was met.
 
 import { inLanguage, t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
@@ -30,10 +30,7 @@ export function Verdict({ finding }) {
   </span>`;
 }
 
-/**
- * @type {Record<string, {name: string, sign: string}>} by whether it is good: a class, and a sign that does not rely on
- * colour
- */
+/** @type {Record<string, {name: string, sign: string}>} by `good` of a gain: class, and a sign independent of color */
 const LOOKS = {
   true: { name: "better", sign: "▲" },
   false: { name: "worse", sign: "▼" },

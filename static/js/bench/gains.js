@@ -1,5 +1,5 @@
 // Ratios in everyday words: "5.0 times faster", "a third of the memory"; and whether that is good. Mirrors the command
-// line (engine/bench/gains.py, which has the words); a test holds both to the same sentences.
+// line (engine/bench/gains.py, which has the words); a test compares their sentences.
 
 import { hasText, t } from "../i18n/words.js";
 
@@ -24,7 +24,7 @@ const FRACTIONS = {
   tenth: 1 / 10,
 };
 const [SAME, EXACT, ABOUT] = [0.005, 0.005, 0.04]; // tolerances around 1 and around fractions, relative
-const FEW = 0.09; // smaller ratios are expressed as "times less"
+const TIMES_LESS = 0.09; // smaller ratios are expressed as "times less"
 
 /**
  * Return the wording of a metric's ratio; if its interval contains 1, no difference was measured.
@@ -71,12 +71,12 @@ function phrase(kind, ratio) {
   if (ratio >= 2) return ["times_more", { n: times(ratio) }];
   if (ratio > 1) return ["percent_more", { n: percent(ratio - 1) }];
   if (kind === "time" && ratio > 0.5) return ["percent_less", { n: percent(1 - ratio) }];
-  if (kind === "time" || ratio < FEW) return ["times_less", { n: times(1 / ratio) }];
+  if (kind === "time" || ratio < TIMES_LESS) return ["times_less", { n: times(1 / ratio) }];
   return part(ratio);
 }
 
 /**
- * Return a part of the whole: a named fraction if one is close, else a percentage.
+ * Return a ratio below 1 as a named fraction if one is close, else as a percentage.
  * @param {number} ratio
  * @returns {[key: string, values: Record<string, string>]}
  */

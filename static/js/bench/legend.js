@@ -18,7 +18,7 @@ const DASHES = {
   longdashdot: "8 3 1.5 3",
 };
 
-/** @type {Record<string, string>} marker, as an SVG path in a box of 28 by 14 */
+/** @type {Record<string, string>} markers, as SVG paths in a box of 28 by 14 */
 const SHAPES = {
   circle: "M18 7a4 4 0 1 1-8 0a4 4 0 1 1 8 0z",
   square: "M10.5 3.5h7v7h-7z",
@@ -30,7 +30,7 @@ const SHAPES = {
   pentagon: "M14 2.5l4.5 3.3l-1.7 5.2h-5.6l-1.7-5.2z",
 };
 
-/** @type {Record<string, string>} hatching of a bar, as an SVG path in that box */
+/** @type {Record<string, string>} hatchings of bars, as SVG paths in that box */
 const HATCHES = {
   "": "",
   "/": "M6 12L16 2M12 12L22 2",
@@ -43,7 +43,7 @@ const HATCHES = {
 };
 
 /**
- * Variants by colour plus marker and dash, or by the bars' hatching; records by line or hatching.
+ * Legend: colour, marker and dash (for bars, hatching) of variants; line or hatching of records.
  * @param {{all: Shown[], labels: Map<string, string>, metric: string}} props
  */
 export function Legend({ all, labels, metric }) {

@@ -44,7 +44,7 @@ const GROUPS = {
 };
 
 /**
- * Link to a scenario; null: to all headlines. In another tab it works as an ordinary address.
+ * Link to a scenario, or with null to all headlines. Modified clicks open it as an ordinary link.
  * @param {{id: string | null, children: unknown, "aria-current"?: "page" | null}} props
  */
 export function ScenarioLink({ id, children, ...rest }) {
@@ -67,7 +67,7 @@ export function List() {
   const ref = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
     const box = ref.current;
-    const current = box?.querySelector("[aria-current]"); // scrolls a small list to the current entry
+    const current = box?.querySelector("[aria-current]"); // scroll a short list to the current entry
     if (box && current)
       box.scrollTop += current.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight / 3;
   }, [here]);

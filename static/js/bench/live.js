@@ -1,21 +1,21 @@
-// Benchmark run on the server: started, followed and stopped over the socket (docs/reference/protocol.md).
+// Benchmark run on the server: start, progress and stop over the socket (docs/reference/protocol.md).
 
 import { signal } from "../../vendor/signals/signals.js";
 import { t } from "../i18n/words.js";
 import { Client, NoAnswer } from "../net/client.js";
 import { link } from "./link.js";
-import { chosenOf, fetchIndex, goTo, recordsOf, tell } from "./store.js";
+import { chosenOf, fetchIndex, goTo, notify, recordsOf } from "./store.js";
 
 /** @import {RunStatus} from "../core/bench.js" */
 
 /** Last reported status of the latest run; null until reported. */
 export const run = signal(/** @type {RunStatus | null} */ (null));
 
-/** Time of that report, in ms of the page's clock. */
+/** Time at which that status arrived, in ms of the page's clock. */
 let receivedAt = 0;
 
 /**
- * Return the remaining seconds of the run: the last report minus the elapsed time; null if unknown.
+ * Return the remaining seconds of the run: those last reported minus the time since then; null if unknown.
  * @param {RunStatus} status
  */
 export const secondsLeft = ({ seconds_left: left }) =>
@@ -27,14 +27,14 @@ let numReceived = 0; // number of pushed status messages
 
 /** Connect and follow running benchmarks. */
 export function followRuns() {
-  const nothing = () => {};
+  const ignore = () => {};
   client = new Client({
     connect: () => ask("bench_follow"),
     disconnect: () => (run.value = null),
-    status: nothing,
-    reset: nothing,
-    closed: nothing,
-    records: nothing,
+    status: ignore,
+    reset: ignore,
+    closed: ignore,
+    records: ignore,
   });
   client.socket.on("bench_progress", receiveStatus);
 }
@@ -53,14 +53,14 @@ async function receiveStatus(status) {
 /** Show the record of a finished run beside the scenario's other records. @param {RunStatus} status */
 export function show(status) {
   goTo(status.scenario);
-  const shown = chosenOf(status.scenario);
+  const chosen = chosenOf(status.scenario);
   const order = recordsOf(status.scenario).map((entry) => entry.id);
-  link.records.value = [...new Set([...shown, status.run])].sort((a, b) => order.indexOf(a) - order.indexOf(b));
-  tell(t("bench.run.done"));
+  link.records.value = [...new Set([...chosen, status.run])].sort((a, b) => order.indexOf(a) - order.indexOf(b));
+  notify(t("bench.run.done"));
 }
 
 /**
- * Send a request and return whether it succeeded. A refusal is shown.
+ * Send a request and return whether it succeeded. An error is displayed.
  * @param {"bench_follow" | "bench_run" | "bench_stop"} event
  * @param {{scenario?: string, rounds?: number}} body
  */
@@ -69,12 +69,12 @@ export async function ask(event, body = {}) {
   try {
     if (!client) return false;
     const { status } = await client.ask(event, body);
-    if (numReceived !== before) return true; // a pushed status is newer, or a newer one will follow
+    if (numReceived !== before) return true; // a status pushed since the request is newer
     receivedAt = performance.now();
     run.value = status;
     return true;
   } catch (error) {
-    if (error instanceof Error && !(error instanceof NoAnswer)) tell(error.message, true);
+    if (error instanceof Error && !(error instanceof NoAnswer)) notify(error.message, true);
     return false;
   }
 }

@@ -9,13 +9,13 @@ import { followTheme, LanguageSwitch, localStorageOrNull, printLight, ThemeButto
 import { Tooltip } from "../kit/tooltip.js";
 import { followLanguage } from "../net/words.js";
 import { connectSettings } from "../state/settings.js";
-import { acceptDrops, hovering, take } from "./drop.js";
+import { acceptDrops, hovering, openFiles } from "./drop.js";
 import { Result, Verdict } from "./findings.js";
 import { link, TABLE } from "./link.js";
 import { List, ScenarioLink } from "./list.js";
 import { followRuns, run } from "./live.js";
 import { Report } from "./report.js";
-import { dropped, fetchIndex, followChosen, index, listed, notice, tell } from "./store.js";
+import { dropped, fetchIndex, followChosen, index, listed, notice, notify } from "./store.js";
 import { machineText } from "./where.js";
 import { momentText } from "./words.js";
 
@@ -25,7 +25,9 @@ const COLUMNS = ["scenario", "headline", "value", "bar"];
 
 function Overview() {
   const entries = listed().records.filter((entry) => entry.origin === "shipped" && entry.findings.length);
-  const made = entries.map((entry) => `${machineText(entry)}, ${momentText(entry.environment.created).slice(0, 10)}`);
+  const machines = entries.map(
+    (entry) => `${machineText(entry)}, ${momentText(entry.environment.created).slice(0, 10)}`,
+  );
   return html`<article class="bench-report">
     <h2>${t("bench.overview")}</h2>
     <p class="bench-text">${t("bench.overview.text")}</p>
@@ -44,11 +46,14 @@ function Overview() {
         </tbody>
       </table>
     </div>
-    <ul class="bench-note hint">${[...new Set(made)].map((line) => html`<li key=${line}>${line}</li>`)}</ul>
+    <ul class="bench-note hint">${[...new Set(machines)].map((line) => html`<li key=${line}>${line}</li>`)}</ul>
   </article>`;
 }
 
-/** @param {{entry: Listed, finding: Listed["findings"][number], first: boolean}} props `first`: of its record */
+/**
+ * @param {{entry: Listed, finding: Listed["findings"][number], first: boolean}} props `first`: whether it is the first
+ * of its record
+ */
 function Headline({ entry, finding, first }) {
   const title = inLanguage(entry.title);
   return html`<tr class=${first ? "first" : ""}>
@@ -110,7 +115,7 @@ function Header() {
 
 function DropLine() {
   const chosen = (/** @type {Event & {currentTarget: HTMLInputElement}} */ event) => {
-    take([...(event.currentTarget.files ?? [])]);
+    openFiles([...(event.currentTarget.files ?? [])]);
     event.currentTarget.value = "";
   };
   return html`<p class="bench-drop hint">
@@ -145,15 +150,15 @@ function Notice() {
   </div>`;
 }
 
-/** Copy the address without a token that may be in it. */
+/** Copy the page's address, without the access token that it may contain. */
 async function share() {
   const address = new URL(location.href);
   address.searchParams.delete("token");
   try {
     await navigator.clipboard.writeText(address.href);
-    tell(t(dropped.value.length ? "bench.shared_without" : "bench.shared"));
+    notify(t(dropped.value.length ? "bench.shared_without" : "bench.shared"));
   } catch {
-    tell(t("bench.share_failed"), true);
+    notify(t("bench.share_failed"), true);
   }
 }
 

@@ -1,5 +1,5 @@
-// Parser of record files, which checks all that the page relies on. The checked values can be anything, hence `any`
-// here and nowhere else.
+// Parser of record files, which checks everything that the page relies on. Unchecked values can be of any type, hence
+// `any`.
 
 /** @import {BenchRecord} from "../core/bench.js" */
 
@@ -29,8 +29,8 @@ export function parseRecord(text) {
   }
   if (found?.format !== FORMAT) throw new NotARecord("bench.drop.not_a_record");
   if (found.version !== VERSION) throw new NotARecord("bench.drop.version", { version: String(found.version) });
-  const wrong = fault(found);
-  if (wrong) throw new NotARecord("bench.drop.damaged", { field: wrong });
+  const field = invalidField(found);
+  if (field) throw new NotARecord("bench.drop.damaged", { field });
   return found;
 }
 
@@ -57,12 +57,12 @@ const isFigure = (value) =>
 const isAll = (list, check) => Array.isArray(list) && list.every(check);
 
 /** Return the first invalid field; null if all are valid. @param {any} record @returns {string | null} */
-function fault(record) {
+function invalidField(record) {
   const { scenario, environment } = record;
   const ids = isAll(scenario?.variants, (v) => isText(v?.id) && isBoth(v.title))
     ? new Set(scenario.variants.map((/** @type {{id: string}} */ v) => v.id))
     : null;
-  /** @type {[field: string, holds: boolean][]} */
+  /** @type {[field: string, isValid: boolean][]} */
   const checks = [
     ["scenario", isMap(scenario) && isText(scenario.id) && isBoth(scenario.title) && isBoth(scenario.text)],
     ["scenario.variants", ids !== null && ids.size > 0],
@@ -109,5 +109,5 @@ function fault(record) {
       isAll(record.findings, (f) => isBoth(f?.title) && isNumber(f.value) && isText(f.unit) && isText(f.bar)),
     ],
   ];
-  return checks.find(([, holds]) => !holds)?.[0] ?? null;
+  return checks.find(([, isValid]) => !isValid)?.[0] ?? null;
 }

@@ -1,4 +1,4 @@
-// Benchmark records as charts, table and downloads need them (docs/reference/benchmark-records.md). No DOM here.
+// Data for charts, tables and downloads of benchmark records (docs/reference/benchmark-records.md). No DOM here.
 
 import { csvText } from "../core/csv.js";
 import { inLanguage } from "../i18n/words.js";
@@ -12,11 +12,11 @@ import { inLanguage } from "../i18n/words.js";
  * @typedef {BenchRecord["scenario"]["variants"][number]} Variant
  * @typedef {{at: Point["at"], title: {en: string, zh: string} | null}} AxisPoint
  * @typedef {{at: Point["at"], median: number, low: number, high: number, figure: Figure, point: Point}} CurvePoint
- * @typedef {{variant: Variant, index: number, points: CurvePoint[]}} Curve `index`: of the variant in the scenario
+ * @typedef {{variant: Variant, index: number, points: CurvePoint[]}} Curve `index`: the variant's index in the scenario
  */
 
 /**
- * Return whether the axis is categorical; that includes a numeric scale whose values are names.
+ * Return whether the axis is categorical, or its values are names despite a numeric scale.
  * @param {BenchRecord} record
  */
 export const isCategorical = (record) =>
@@ -33,7 +33,8 @@ export function axisPoints(record) {
 }
 
 /**
- * Return the points of the axis of all records: numbers in order, names in the order of the first record with them.
+ * Return the points of the axis of all records: numbers ascending, names in the order of the first record that has
+ * them.
  * @param {BenchRecord[]} records
  * @returns {AxisPoint[]}
  */
@@ -48,7 +49,7 @@ export const pointAt = (record, at, variant) =>
   record.points.find((point) => point.at === at && point.variant === variant);
 
 /**
- * Return one curve per variant with the metric. `against`: a baseline; values are then ratios to it.
+ * Return one curve per variant with the metric; ratios to the baseline `against` if it is given.
  * @param {BenchRecord} record
  * @param {string} metric
  * @param {string | null} against
@@ -93,7 +94,7 @@ export function baselinesOf(record, metric) {
 }
 
 /**
- * Return the largest upper end of all curves of the records, for a shared y axis.
+ * Return the largest upper bound of all curves of the records, for a shared y axis.
  * @param {BenchRecord[]} records
  * @param {string} metric
  * @param {string | null} against
@@ -108,14 +109,14 @@ export function highest(records, metric, against = null) {
 }
 
 /**
- * Return the metrics of all records by name, as described by the first record with each.
+ * Return the metrics of all records by name, each as the first record with it describes it.
  * @param {BenchRecord[]} records
  * @returns {Record<string, MetricInfo>}
  */
 export const metricsOf = (records) => Object.assign({}, ...records.toReversed().map((record) => record.metrics));
 
 /**
- * Return the metric of a finding; for an older record without it, from the headline of the same title.
+ * Return the metric of a finding; an older record has it only in the headline of the same title.
  * @param {BenchRecord} record
  * @param {BenchRecord["findings"][number]} finding
  */
@@ -123,7 +124,7 @@ export const metricOf = ({ scenario }, { metric, title }) =>
   metric || (scenario.headlines?.find((headline) => headline.title.en === title.en)?.metric ?? "");
 
 /**
- * Return the points without figures: one entry per variant and reason.
+ * Return the failed points, one entry per variant and reason.
  * @param {BenchRecord} record
  * @returns {{variant: string, why: string, at: Point["at"][]}[]}
  */
@@ -163,7 +164,7 @@ const COLUMNS = [
 ];
 
 /**
- * Return all figures of the records as CSV, one line each (plus one per further baseline).
+ * Return all figures of the records as CSV, one line per figure and baseline.
  * @param {{id: string, record: BenchRecord}[]} named
  */
 export function csvOf(named) {

@@ -1,4 +1,4 @@
-// Report of one scenario: what to look for, headlines, charts, machines, all figures.
+// Report of one scenario: description, headlines, charts, machines, all figures.
 
 import { inLanguage, t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
@@ -8,14 +8,14 @@ import { Findings } from "./findings.js";
 import { axisPoints, csvOf, failures, variantTitle } from "./record.js";
 import { RunBox } from "./run.js";
 import {
+  canRun,
   choose,
   chosenOf,
   dropped,
   failedOf,
-  forget,
   loaded,
   recordsOf,
-  runsHere,
+  removeDropped,
   scenarios,
   shownOf,
 } from "./store.js";
@@ -25,21 +25,21 @@ import { atText, momentText } from "./words.js";
 
 /** @import {Listed, Shown} from "./store.js" */
 
-/** @typedef {{all: Shown[], labels: Map<string, string>}} Parts the shown records, and their labels by id */
+/** @typedef {{all: Shown[], labels: Map<string, string>}} Parts shown records, and their labels by id */
 
 /** @param {{scenario: string}} props */
 export function Report({ scenario }) {
   const all = shownOf(scenario);
-  const about = all[0]?.record.scenario ?? scenarios.value.find((card) => card.id === scenario);
+  const scenarioInfo = all[0]?.record.scenario ?? scenarios.value.find((card) => card.id === scenario);
   const waiting = chosenOf(scenario).some((id) => !loaded.value.has(id));
   const labels = new Map(all.map((one) => [one.id, labelOf(one)]));
   const parts = [Findings, Charts, Machines, Tables];
   return html`<article class="bench-report" aria-busy=${waiting}>
-    <h2>${about ? inLanguage(about.title) : scenario}</h2>
+    <h2>${scenarioInfo ? inLanguage(scenarioInfo.title) : scenario}</h2>
     ${
-      about?.text
+      scenarioInfo?.text
         ? html`<p class="bench-text">
-          <span class="bench-look">${t("bench.look")}</span> <${Marked} text=${inLanguage(about.text)} />
+          <span class="bench-look">${t("bench.look")}</span> <${Marked} text=${inLanguage(scenarioInfo.text)} />
         </p>`
         : null
     }
@@ -53,7 +53,7 @@ export function Report({ scenario }) {
   </article>`;
 }
 
-/** Text with `code` in it. @param {{text: string}} props */
+/** Text with `code` between backquotes. @param {{text: string}} props */
 const Marked = ({ text }) => text.split("`").map((part, i) => (i % 2 ? html`<code>${part}</code>` : part));
 
 /** Return the label of a record: its origin and date. @param {Pick<Shown, "entry" | "name" | "record">} shown */
@@ -68,7 +68,7 @@ function RecordList({ scenario }) {
   const others = dropped.value.filter(({ record }) => record.scenario.id === scenario);
   const chosen = chosenOf(scenario);
   if (!entries.length && !others.length)
-    return html`<p class="bench-none">${t(runsHere(scenario) ? "bench.none" : "bench.none_elsewhere")}</p>`;
+    return html`<p class="bench-none">${t(canRun(scenario) ? "bench.none" : "bench.none_elsewhere")}</p>`;
   return html`<fieldset class="bench-records">
     <legend>${t("bench.records")}</legend>
     ${entries.map((entry) => html`<${RecordRow} key=${entry.id} entry=${entry} shown=${chosen.includes(entry.id)} />`)}
@@ -77,7 +77,7 @@ function RecordList({ scenario }) {
   </fieldset>`;
 }
 
-/** A selectable record of the server. @param {{entry: Listed, shown: boolean}} props */
+/** Checkbox of a record of the server. @param {{entry: Listed, shown: boolean}} props */
 function RecordRow({ entry, shown }) {
   const { scenario, id, environment } = entry;
   const chosen = (/** @type {Event & {currentTarget: HTMLInputElement}} */ event) =>
@@ -96,7 +96,7 @@ function Dropped({ one: { id, name, record } }) {
   const text = t("bench.forget");
   return html`<div class="bench-dropped">
     <span>${labelOf({ entry: null, name, record })} <span class="hint">${machineText(record)}</span></span>
-    <button class="link" onClick=${() => forget(id)} aria-label=${`${text}: ${name}`}>${text}</button>
+    <button class="link" onClick=${() => removeDropped(id)} aria-label=${`${text}: ${name}`}>${text}</button>
   </div>`;
 }
 
@@ -122,8 +122,8 @@ function Machines({ all, labels }) {
 function Tables({ all, labels }) {
   const saving = t("bench.save.csv");
   const csv = () => saveText(csvOf(all), `${all[0].record.scenario.id}.csv`);
-  const lost = all.flatMap(({ record }) =>
-    failures(record).map((failure) => html`<${Lost} record=${record} ...${failure} />`),
+  const failed = all.flatMap(({ record }) =>
+    failures(record).map((failure) => html`<${FailedPoints} record=${record} ...${failure} />`),
   );
   return html`<section class="bench-tables" aria-labelledby="bench-tables">
     <h3 id="bench-tables">
@@ -137,15 +137,15 @@ function Tables({ all, labels }) {
     </div>`,
     )}
     <p class="hint bench-note">${t("bench.table.caption")}</p>
-    ${lost.length ? html`<h4>${t("bench.failures")}</h4><ul class="bench-lost">${lost}</ul>` : null}
+    ${failed.length ? html`<h4>${t("bench.failures")}</h4><ul class="bench-lost">${failed}</ul>` : null}
   </section>`;
 }
 
 /**
- * A variant without figures at some points, with the reason.
+ * Failed points of a variant, with the reason.
  * @param {{record: Shown["record"]} & ReturnType<typeof failures>[number]} props
  */
-function Lost({ record, variant, why, at }) {
+function FailedPoints({ record, variant, why, at }) {
   const places = axisPoints(record).filter((where) => at.includes(where.at));
   return html`<li><b>${variantTitle(record, variant)}</b> (${places.map(atText).join("; ")}): ${why}</li>`;
 }

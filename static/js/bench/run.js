@@ -1,4 +1,4 @@
-// Controls for running a scenario here: amount of work, progress, and the effect on timings.
+// Controls for running a scenario on this server: amount of work, progress, and a warning about timings.
 
 import { useEffect, useState } from "../../vendor/preact/hooks.js";
 import { inLanguage, t } from "../i18n/words.js";
@@ -21,21 +21,21 @@ export function RunBox({ scenario }) {
   const { scenarios: cards, can_run: canRun, keeps_records: keeps } = listed();
   const card = cards.find((found) => found.id === scenario);
   const [rounds, setRounds] = useState(/** @type {number | null} */ (null));
-  if (!card) return null; // known only from a record
+  if (!card) return null; // a scenario that only a record names
   const status = run.value;
   if (card.refused)
     return html`<p class="bench-run hint">${t("bench.run.refused", { why: inLanguage(card.refused) })}</p>`;
   if (!canRun) return html`<p class="bench-run hint">${t("bench.run.nowhere", { id: scenario })}</p>`;
   if (active(status)) return html`<${Progress} status=${status} scenario=${scenario} />`;
-  const wanted = rounds ?? card.rounds;
-  const start = () => ask("bench_run", { scenario, rounds: wanted });
-  const size = { points: card.num_points, variants: card.num_variants, rounds: wanted };
+  const numRounds = rounds ?? card.rounds;
+  const start = () => ask("bench_run", { scenario, rounds: numRounds });
+  const size = { points: card.num_points, variants: card.num_variants, rounds: numRounds };
   return html`<section class="bench-run" aria-label=${t("bench.run")}>
     <div class="bench-run-row">
       <button class="command" id="bench-run" disabled=${status === null} onClick=${start}>${t("bench.run")}</button>
       <label>
         ${t("bench.run.rounds")}${" "}
-        <${Numeric} id="bench-rounds" bounds=${{ min: 1, max: MAX_ROUNDS, whole: true }} value=${wanted}
+        <${Numeric} id="bench-rounds" bounds=${{ min: 1, max: MAX_ROUNDS, whole: true }} value=${numRounds}
           commit=${setRounds} />
       </label>
       <span class="hint num">${t("bench.run.size", size)}</span>
@@ -53,7 +53,7 @@ function Ended({ status }) {
   return html`<p class="hint"><button class="link" onClick=${() => show(status)}>${t("bench.run.show")}</button></p>`;
 }
 
-/** @param {{status: RunStatus, scenario: string}} props `scenario`: the one on view */
+/** @param {{status: RunStatus, scenario: string}} props `scenario`: the displayed one */
 function Progress({ status, scenario }) {
   const { state, done, total } = status;
   const left = useSecondsLeft(status);
@@ -85,7 +85,10 @@ function Progress({ status, scenario }) {
 
 const TICK = 5000; // ms
 
-/** Remaining time, updated every TICK: a slow variant reports nothing for minutes. @param {RunStatus} status */
+/**
+ * Return the remaining time, updated every TICK, since a slow variant reports nothing for minutes.
+ * @param {RunStatus} status
+ */
 function useSecondsLeft(status) {
   const [, tick] = useState(0);
   useEffect(() => {

@@ -8,38 +8,38 @@ import { parseRecord } from "./parse.js";
 /** @import {Point} from "./record.js" */
 
 /**
- * @typedef {BenchAnswer["records"][number]} Listed a record of the server, as listed
+ * @typedef {BenchAnswer["records"][number]} Listed list entry of a record of the server
  * @typedef {{en: string, zh: string}} Text
  *
- * Known data of a scenario.
+ * Title and description of a scenario.
  * @typedef {{id: string, title: Text, text?: Text, refused?: Text | null}} Card
  *
- * A shown record: the server's with its list entry, or a dropped one with its file's name.
+ * Shown record: one of the server with its list entry, or a dropped one with its file name.
  * @typedef {{id: string, entry: Listed | null, name: string | null, record: BenchRecord}} Shown
  */
 
-/** List of the server; null until it has arrived, "failed" without a response. */
+/** The server's list; null until it has arrived, "failed" if the request failed. */
 export const index = signal(/** @type {BenchAnswer | "failed" | null} */ (null));
 
-/** Loaded records of the server, or the reason of a failure, by id. */
+/** Loaded records of the server by id, or why loading failed. */
 export const loaded = signal(/** @type {Map<string, {record: BenchRecord} | {failed: string}>} */ (new Map()));
 
 /** Records dropped on this page. They are not uploaded. */
 export const dropped = signal(/** @type {{id: string, name: string, record: BenchRecord}[]} */ ([]));
 
-/** Sentence shown for some seconds, or null. */
+/** Message that is displayed for some seconds, or null. */
 export const notice = signal(/** @type {{text: string, error: boolean} | null} */ (null));
 
-const DISMISS_MS = 8000; // ms; an error stays until it is dismissed
+const DISMISS_MS = 8000; // an error stays until it is dismissed
 
 /** @param {string} text @param {boolean} error */
-export function tell(text, error = false) {
-  const shown = { text, error };
-  notice.value = shown;
-  if (!error) setTimeout(() => notice.value === shown && (notice.value = null), DISMISS_MS);
+export function notify(text, error = false) {
+  const current = { text, error };
+  notice.value = current;
+  if (!error) setTimeout(() => notice.value === current && (notice.value = null), DISMISS_MS);
 }
 
-/** Refresh the list. */
+/** Fetch the server's list. */
 export async function fetchIndex() {
   try {
     const answer = await fetch("api/bench");
@@ -53,10 +53,10 @@ export async function fetchIndex() {
 /** @type {BenchAnswer} */
 const NOTHING = { scenarios: [], records: [], can_run: false, keeps_records: true, code: "" };
 
-/** Return the server's list; an empty one without a response. */
+/** Return the server's list; an empty one if it is not loaded. */
 export const listed = () => (index.value && index.value !== "failed" ? index.value : NOTHING);
 
-/** All scenarios with content: those of the server, then those only named by a record. */
+/** All scenarios: those of the server, then those that only a record names. */
 export const scenarios = computed(() => {
   /** @type {Map<string, Card>} */
   const cards = new Map(listed().scenarios.map((card) => [card.id, card]));
@@ -71,10 +71,10 @@ export const scenarios = computed(() => {
 export const recordsOf = (scenario) => listed().records.filter((entry) => entry.scenario === scenario);
 
 /**
- * Return whether the server of this page can run a scenario: it needs a model and the scenario's requirements.
+ * Return whether this page's server can run a scenario: it has a model and meets the scenario's requirements.
  * @param {string} scenario
  */
-export function runsHere(scenario) {
+export function canRun(scenario) {
   const card = scenarios.value.find((found) => found.id === scenario);
   return Boolean(listed().can_run && card && !card.refused);
 }
@@ -91,19 +91,15 @@ export function chosenOf(scenario) {
   return dropped.value.some(({ record }) => record.scenario.id === scenario) && !ids.length ? [] : ids.slice(0, 1);
 }
 
-/** Show or hide a record of the server. @param {string} scenario @param {string} id @param {boolean} wanted */
-export function choose(scenario, id, wanted) {
+/** Show or hide a record of the server. @param {string} scenario @param {string} id @param {boolean} isShown */
+export function choose(scenario, id, isShown) {
   const chosen = chosenOf(scenario).filter((other) => other !== id);
-  if (wanted) chosen.push(id);
+  if (isShown) chosen.push(id);
   const order = recordsOf(scenario).map((entry) => entry.id);
   link.records.value = chosen.length ? chosen.sort((a, b) => order.indexOf(a) - order.indexOf(b)) : ["none"];
 }
 
-/**
- * Return the shown records of a scenario, in order; those not loaded yet are left out.
- * @param {string} scenario
- * @returns {Shown[]}
- */
+/** Return the shown records of a scenario that are loaded, in order. @param {string} scenario @returns {Shown[]} */
 export function shownOf(scenario) {
   const entries = new Map(recordsOf(scenario).map((entry) => [entry.id, entry]));
   const own = chosenOf(scenario).flatMap((id) => {
@@ -150,7 +146,7 @@ async function fetchRecord(id) {
 let numDropped = 0;
 
 /** Add a dropped record and show it. @param {string} name name of its file @param {BenchRecord} record */
-export function keep(name, record) {
+export function addDropped(name, record) {
   numDropped += 1;
   batch(() => {
     dropped.value = [...dropped.value, { id: `dropped-${numDropped}`, name, record }];
@@ -159,9 +155,9 @@ export function keep(name, record) {
 }
 
 /** @param {string} id of a dropped record */
-export const forget = (id) => (dropped.value = dropped.value.filter((one) => one.id !== id));
+export const removeDropped = (id) => (dropped.value = dropped.value.filter((one) => one.id !== id));
 
-/** Go to a scenario; null: to all headlines. @param {string | null} scenario */
+/** Go to a scenario, or with null to all headlines. @param {string | null} scenario */
 export function goTo(scenario) {
   if (link.scenario.value === scenario) return;
   batch(() => {
@@ -174,7 +170,7 @@ export function goTo(scenario) {
 const STEPS = new Set(["refused_at_step"]);
 
 /**
- * Return the step that a point's figure of `metric` names; null if it is not a step, in which case the trace opens at
+ * Return the step that is a point's figure of `metric`; null if the figure is not a step, and the trace opens at
  * its first decode step.
  * @param {Point} point
  * @param {string | null} metric

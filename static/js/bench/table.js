@@ -12,7 +12,7 @@ import { atText, estimateText, highestOf, measureOf } from "./words.js";
 
 /** @typedef {{name: string, info: MetricInfo, measure: Measure}} Column metric, and the format of its values */
 
-/** @param {{shown: Shown, label: string}} props `label`: origin of the record */
+/** @param {{shown: Shown, label: string}} props `label`: of the record */
 export function Figures({ shown, label }) {
   const { record, entry } = shown;
   const columns = Object.entries(record.metrics).map(([name, info]) => {
@@ -28,8 +28,8 @@ export function Figures({ shown, label }) {
           <th scope="col">${inLanguage(record.scenario.axis.title)}</th>
           <th scope="col">${t("bench.table.variant")}</th>
           ${columns.map(({ name, info, measure: { unit } }) => {
-            const below = unit ? html`<br /><span class="unit">${unit}</span>` : null;
-            return html`<th scope="col" key=${name}>${inLanguage(info.title)}${below}</th>`;
+            const unitLine = unit ? html`<br /><span class="unit">${unit}</span>` : null;
+            return html`<th scope="col" key=${name}>${inLanguage(info.title)}${unitLine}</th>`;
           })}
           <th scope="col">${t("bench.table.tokens")}</th>
           ${anyTrace ? html`<th scope="col">${t("bench.table.trace")}</th>` : null}
@@ -82,7 +82,7 @@ function Trace({ address, variant, at }) {
   return html`<td><a href=${address} aria-label=${label}>${t("bench.table.open")}</a></td>`;
 }
 
-/** The unit is in the column's head. @param {{point: Point, column: Column}} props */
+/** Cell of a figure. The unit is in the column's head. @param {{point: Point, column: Column}} props */
 function Value({ point, column: { name, info, measure } }) {
   const figure = point.figures[name];
   if (!figure) return html`<td>–</td>`;

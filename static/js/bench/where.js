@@ -9,14 +9,11 @@ import { momentText } from "./words.js";
 
 /** @typedef {BenchRecord["environment"]} Environment */
 
-/**
- * Return the machine in a few words, for headings.
- * @param {{environment: Environment}} of a record or its entry in the list
- */
+/** Return the machine's name, for headings. @param {{environment: Environment}} of a record or its list entry */
 export const machineText = ({ environment: { machine, system } }) =>
   machine.device === "cpu" ? machine.processor || system : machine.device;
 
-/** Return everything needed to judge the figures, as short parts. @param {BenchRecord} record @returns {string[]} */
+/** Return short texts on everything needed to judge the figures. @param {BenchRecord} record @returns {string[]} */
 export function whereParts(record) {
   const { environment: e, scenario } = record;
   const { machine } = e;
@@ -46,7 +43,7 @@ export function whereParts(record) {
   ].flatMap((part) => part || []);
 }
 
-/** Return whether other processes used the machine during the run. @param {Environment} environment */
+/** Return a text on whether other processes used the machine during the run. @param {Environment} environment */
 function quietText({ quiet, busy_cpus: busy }) {
   if (busy === null || busy === undefined) return t("bench.where.unknown");
   if (busy > 0.1) return t("bench.where.busy", { busy });
@@ -55,7 +52,7 @@ function quietText({ quiet, busy_cpus: busy }) {
     : `${t("bench.where.busy_before")}; ${t("bench.where.quiet", { busy })}`;
 }
 
-/** Return whether the code of a step has changed since. @param {Environment} environment */
+/** Return whether the code of a step has changed since the record was made. @param {Environment} environment */
 const isOlder = ({ code }) => listed().code !== "" && code !== listed().code;
 
 /** Return whether the timings deserve caution. @param {{environment: Environment}} record */

@@ -5,47 +5,43 @@ import { inLanguage, t } from "../i18n/words.js";
 /** @import {BenchRecord} from "../core/bench.js" */
 
 /**
- * @typedef {{factor: number, unit: string}} Measure value · factor is in `unit`, a text of the page, "" without one
- * @typedef {{median: number, low: number | null, high: number | null}} Estimate without an interval: null
+ * @typedef {{factor: number, unit: string}} Measure value · factor is in `unit`, as displayed; "": no unit
+ * @typedef {{median: number, low: number | null, high: number | null}} Estimate `low` and `high`: null without an
+ * interval
  */
 
 const PREFIXES = ["", "k", "M", "G", "T", "P"];
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB"];
 
-/**
- * Return the format of a unit's values if the largest is `most`.
- * @param {string} unit
- * @param {number} most
- * @returns {Measure}
- */
-export function measureOf(unit, most) {
+/** Return the format of a unit's values up to `max`. @param {string} unit @param {number} max @returns {Measure} */
+export function measureOf(unit, max) {
   if (unit === "s")
-    return most === 0 || most >= 1
+    return max === 0 || max >= 1
       ? { factor: 1, unit: "s" }
-      : most >= 1e-3
+      : max >= 1e-3
         ? { factor: 1e3, unit: "ms" }
         : { factor: 1e6, unit: "µs" };
   if (unit === "share") return { factor: 100, unit: "%" };
   if (unit === "×") return { factor: 1, unit: "×" };
   if (unit === "B") {
-    const power = Math.min(BINARY.length - 1, most >= 1024 ? Math.floor(Math.log2(most) / 10) : 0);
+    const power = Math.min(BINARY.length - 1, max >= 1024 ? Math.floor(Math.log2(max) / 10) : 0);
     return { factor: 1024 ** -power, unit: BINARY[power] };
   }
   if (unit === "FLOP") {
-    const power = Math.min(PREFIXES.length - 1, most >= 1000 ? Math.floor(Math.log10(most) / 3) : 0);
+    const power = Math.min(PREFIXES.length - 1, max >= 1000 ? Math.floor(Math.log10(max) / 3) : 0);
     return { factor: 1000 ** -power, unit: `${PREFIXES[power]}FLOP` };
   }
   return { factor: 1, unit: unit && unitText(unit) };
 }
 
-/** Return a unit's name; unknown units stay as in the record. @param {string} unit */
+/** Return a unit's name; an unknown one as in the record. @param {string} unit */
 export function unitText(unit) {
   const key = `bench.unit.${unit}`;
   const text = t(key);
   return text === key ? unit : text;
 }
 
-/** Format with three significant digits; whole numbers below a million in full, in groups. @param {number} value */
+/** Format with three significant digits; whole numbers below a million with all digits. @param {number} value */
 export function numberText(value) {
   if (Number.isInteger(value) && Math.abs(value) < 1e6) return groupedDigits(String(value));
   if (Math.abs(value) >= 1e6) return Number(value.toPrecision(3)).toExponential().replace("e+", "e");
@@ -57,7 +53,7 @@ export function numberText(value) {
 const groupedDigits = (digits) => digits.replace(/\B(?=(\d{3})+(?!\d))/g, "\u2009");
 
 /**
- * Format a value with its unit, in the given measure or one that fits.
+ * Format a value with its unit, in the given measure or a suitable one.
  * @param {number} value
  * @param {string} unit
  * @param {Measure} measure
@@ -71,7 +67,7 @@ export function quantityText(value, unit, measure = measureOf(unit, Math.abs(val
 }
 
 /**
- * Format as `median [low, high] unit`; without the interval if all rounds were equal.
+ * Format as `median [low, high] unit`, without the interval if all rounds were equal.
  * @param {Estimate} estimate
  * @param {string} unit
  * @param {Measure} measure
@@ -90,7 +86,7 @@ export function estimateText({ median, low, high }, unit, measure = measureOf(un
 export const atText = ({ at, title }) =>
   title ? inLanguage(title) : typeof at === "number" ? numberText(at) : String(at);
 
-/** Format a duration roughly. @param {number} seconds */
+/** Format a duration as seconds or minutes. @param {number} seconds */
 export const durationText = (seconds) =>
   seconds < 90
     ? t("bench.seconds", { n: Math.max(1, Math.round(seconds)) })

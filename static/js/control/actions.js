@@ -14,7 +14,7 @@ import { applyConfig } from "./restart.js";
 /** @import {Performed} from "../core/wire.js" */
 /** @import {OptionValue} from "../state/settings.js" */
 
-/** Whether the model will see the draft with different punctuation than written. */
+/** Whether the tokenizer will replace punctuation of the draft. */
 export const rewritten = signal(false);
 
 const expected = () => ({ expect: store.own.numRecords.peek() });
@@ -26,7 +26,7 @@ export async function addPrompt(after = 0) {
   const answer = await submit([after ? { text, after_steps: after } : { text }]);
   if (!answer) return null;
   markSent(text);
-  settings.scene.value = null; // from here on it is the user's own run
+  settings.scene.value = null; // the run is no longer that of a scene
   return answer;
 }
 
@@ -36,13 +36,13 @@ const numUnfinished = () => {
 };
 
 /**
- * Submit the draft if it is new (`always`) or if nothing else is left to compute. Returns false if there is nothing to
+ * Submit the draft if it is new (`always`) or if no other request is unfinished. Returns false if there is nothing to
  * do.
  * @param {boolean} always
  */
 async function ensureWork(always) {
   store.backToLive();
-  // the run has finished all its requests
+  // the server is in mode "running", but all requests are finished
   if (store.status.value?.mode === "running" && numUnfinished() === 0) await command("pause");
   if (draft.value && !draftIsSent.value && (always || numUnfinished() === 0)) {
     const answer = await addPrompt();
@@ -56,7 +56,7 @@ async function ensureWork(always) {
 }
 
 /**
- * Switch a phone to the stage, since it shows one region at a time: after writing a prompt and from the setup. The
+ * Switch a phone, which shows one region at a time, to the stage: after writing a prompt and from the setup. The
  * memory region or a panel stays open while stepping.
  * @param {boolean} always
  */
@@ -76,16 +76,16 @@ let stepping = null;
 let nextStep = null;
 
 /**
- * Take a step. A step requested before the previous one is visible waits for it; at most one waits.
+ * Take a step. A step requested before the previous one is displayed waits for it. At most one waits.
  * @returns {Promise<Performed | false | null>}
  */
 export function step() {
   if (!stepping) {
-    const taken = takeStep().finally(() => {
+    const current = takeStep().finally(() => {
       stepping = null;
     });
-    stepping = taken;
-    return taken;
+    stepping = current;
+    return current;
   }
   const next =
     nextStep ??
@@ -105,15 +105,15 @@ async function takeStep() {
   if (!(await ensureWork(false))) return false;
   showStage(false);
   const answer = await command("step", fresh ? {} : expected());
-  if (answer) await seen(answer.num_records);
+  if (answer) await waitForRecords(answer.num_records);
   return answer;
 }
 
-const SEEN_MS = 2000; // for which a step waits for the previous step's records
+const MAX_WAIT_MS = 2000; // for a step's records
 
 /** @param {number} count number of records to wait for */
-async function seen(count) {
-  const end = performance.now() + SEEN_MS;
+async function waitForRecords(count) {
+  const end = performance.now() + MAX_WAIT_MS;
   while (store.own.numRecords.peek() < count && performance.now() < end) await new Promise(requestAnimationFrame);
 }
 
@@ -123,29 +123,29 @@ export async function run() {
   await runAtSpeed();
 }
 
-let turn = 0; // number of run and pause requests: the latest counts
+let numRequests = 0; // number of run and pause requests; only the latest counts
 /** @type {number | null} */
-let sending = null; // turn in which a speed is being sent
+let sending = null; // number of the request that is sending a speed
 
 /**
- * Run at the speed of the control when the response arrives. One request at a time, since requests may overtake each
- * other.
+ * Run at the speed that the control has when the response arrives. Requests are sent one at a time, as they may
+ * overtake each other.
  */
 async function runAtSpeed() {
-  const mine = (sending = ++turn);
-  for (let speed = null; mine === turn && speed !== settings.speed.peek(); ) {
+  const request = (sending = ++numRequests);
+  for (let speed = null; request === numRequests && speed !== settings.speed.peek(); ) {
     speed = settings.speed.peek();
     if (!(await command("run", { speed: speed }))) break;
   }
-  if (sending === mine) sending = null;
+  if (sending === request) sending = null;
 }
 
 export function pause() {
-  turn += 1;
+  numRequests += 1;
   return command("pause");
 }
 
-/** Return whether the engine is stepping: a run with nothing left to compute counts as paused. */
+/** Return whether the engine is stepping. A run without unfinished requests counts as paused. */
 export const running = () =>
   store.status.value?.mode === "running" && store.own.numRecords.value > 0 && numUnfinished() > 0;
 
@@ -155,10 +155,7 @@ export const configDiffers = () => differing().length > 0;
 /** @param {string} name @param {OptionValue} value */
 export const changeConfig = (name, value) => changeConfigs({ [name]: value });
 
-/**
- * Change several settings at once, since one without the others may be invalid.
- * @param {Record<string, OptionValue>} values
- */
+/** Change settings together, as one without the others may be invalid. @param {Record<string, OptionValue>} values */
 export function changeConfigs(values) {
   for (const [name, value] of Object.entries(values)) optionSetting(name).value = value;
   if (store.own.numRecords.value === 0 && configDiffers()) applyConfig();
@@ -172,12 +169,12 @@ export function followSpeed() {
   let known = settings.speed.peek();
   effect(() => {
     const speed = settings.speed.value;
-    if (speed !== known && sending !== turn && store.status.peek()?.mode === "running") runAtSpeed();
+    if (speed !== known && sending !== numRequests && store.status.peek()?.mode === "running") runAtSpeed();
     known = speed;
   });
 }
 
-/** Ask the server how the model will see the draft, if that may differ. */
+/** Ask the server how it will tokenize the draft, if punctuation may be replaced. */
 export function followDraft() {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;
@@ -187,17 +184,17 @@ export function followDraft() {
     clearTimeout(timer);
     if (!connected || !/[\u2e80-\u{10ffff}][,?!]/u.test(text)) return void (rewritten.value = false);
     timer = setTimeout(async () => {
-      const seen = (await tokensOf(text))?.text ?? null;
-      if (draft.peek() === text) rewritten.value = seen !== null && seen !== text;
+      const tokenized = (await tokensOf(text))?.text ?? null;
+      if (draft.peek() === text) rewritten.value = tokenized !== null && tokenized !== text;
     }, 200);
   });
 }
 
-/** Send the chosen layer to the server: captures over their byte budget keep it first. */
+/** Send the chosen layer to the server, which captures it first when the byte budget is limited. */
 export function followFocus() {
   effect(() => {
     const layer = store.layer.value;
-    store.own.log.value; // another run needs the message again
+    store.own.log.value; // sent again for another run
     if (store.connection.value === "live") focusOn(layer);
   });
 }

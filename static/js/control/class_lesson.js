@@ -1,9 +1,9 @@
-// Lesson on a class's stage: followers read as far as the presenter has come, and answer as members of the class.
+// Lesson on a class's stage: followers read up to the presenter's position, and answer as members of the class.
 
 import { batch, effect, untracked } from "../../vendor/signals/signals.js";
 import { language } from "../i18n/language.js";
 import { addMoreWords } from "../i18n/words.js";
-import { look } from "../net/live_course.js";
+import { fetchItems } from "../net/live_course.js";
 import { session } from "../net/session.js";
 import { answersTo, attends, classState, lessonQuestion, ownSeat, presents, roaming } from "../state/classroom.js";
 import { currentLesson, openedAs } from "../state/lessons.js";
@@ -18,15 +18,15 @@ export function followClassLesson() {
     const now = currentLesson.peek();
     const isOutdated = now?.theater !== lesson.theater || now.progress.at !== lesson.at || now.language !== code;
     // the teacher view shows the lesson on its own page
-    const leads = presents.value && settings.viewMode.value !== "teacher";
-    const isWanted = leads ? now?.theater === lesson.theater && now.progress.at !== lesson.at : isOutdated;
-    if (isWanted) untracked(() => read(lesson.theater));
+    const isPresenter = presents.value && settings.viewMode.value !== "teacher";
+    const mustFetch = isPresenter ? now?.theater === lesson.theater && now.progress.at !== lesson.at : isOutdated;
+    if (mustFetch) untracked(() => fetchLesson(lesson.theater));
   });
   effect(() => {
     const [theater, item, code] = [classState.value?.poll?.theater, classState.value?.poll?.item, language.value];
     const known = lessonQuestion.peek();
     const isKnown = known?.theater === theater && known?.item.index === item && known?.language === code;
-    if (theater && !isKnown) untracked(() => readQuestion(theater, item ?? -1));
+    if (theater && !isKnown) untracked(() => fetchQuestion(theater, item ?? -1));
   });
   effect(() => {
     if (attends.value && classState.value && !classState.value.lesson && currentLesson.peek()?.source === "class")
@@ -39,7 +39,7 @@ export function followClassLesson() {
 }
 
 /**
- * Answer the class's question in its current round; null: not sure.
+ * Answer the class's question in its current round. `given` null: not sure.
  * @param {import("../core/wire.js").PollState["right"]} given
  */
 export async function answerToClass(given) {
@@ -48,32 +48,32 @@ export async function answerToClass(given) {
 }
 
 /**
- * Fetch the question that a lesson puts to the class, for a page where that lesson is not open.
+ * Fetch the question that a lesson asks the class, for a page on which that lesson is not open.
  * @param {string} theater
  * @param {number} index
  */
-async function readQuestion(theater, index) {
+async function fetchQuestion(theater, index) {
   const { client } = session;
   try {
     const code = language.peek();
-    const opened = await look(theater);
+    const opened = await fetchItems(theater);
     addMoreWords(code, opened.words);
     const item = opened.items.find((one) => one.index === index);
     if (item?.kind === "ask") lessonQuestion.value = { theater, language: code, item };
   } catch (error) {
-    session.complain(error, client);
+    session.reportFailure(error, client);
   }
 }
 
-let reads = 0; // number of reads: an earlier one may finish last
+let numFetches = 0; // an earlier fetch may finish last
 
 /** Fetch the lesson up to the class's position. @param {string} theater */
-async function read(theater) {
+async function fetchLesson(theater) {
   const { client } = session;
-  const own = ++reads;
+  const fetchNumber = ++numFetches;
   try {
-    const opened = await look(theater);
-    if (own !== reads) return;
+    const opened = await fetchItems(theater);
+    if (fetchNumber !== numFetches) return;
     if (classState.peek()?.lesson?.theater !== opened.theater) return;
     const code = language.peek();
     addMoreWords(code, opened.words);
@@ -84,11 +84,11 @@ async function read(theater) {
       markOwn();
     });
   } catch (error) {
-    session.complain(error, client);
+    session.reportFailure(error, client);
   }
 }
 
-/** Mark this seat's answers at the questions of the class's lesson. */
+/** Add this seat's answers to the questions of the class's lesson. */
 function markOwn() {
   const now = currentLesson.peek();
   if (now?.source !== "class" || !attends.peek()) return;
@@ -101,7 +101,7 @@ function markOwn() {
 }
 
 /**
- * Return this seat's answer to a lesson's question in its last round as a list of one, or an empty list.
+ * Return this seat's answer to a lesson's question in its last round, as a list of at most one.
  * @param {string} theater
  * @param {number} item
  */

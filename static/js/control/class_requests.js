@@ -1,6 +1,6 @@
-// Requests to a class: opening it, and the actions of its presenter and followers.
+// Requests to a class: opening it, and actions of its presenter and followers.
 
-import { address, end, keep, take } from "../net/classroom.js";
+import { address, end, startPresenting, storeSecret } from "../net/classroom.js";
 import { Refusal } from "../net/client.js";
 import { session } from "../net/session.js";
 import { askOpen, classState, ownSeat } from "../state/classroom.js";
@@ -17,40 +17,40 @@ export async function openClass(wish) {
   if (!client) return false;
   try {
     const opened = await client.ask("class_open", { ...wish, base: address() });
-    keep(opened.presenting.state.id, opened.secret);
+    storeSecret(opened.presenting.state.id, opened.secret);
     settings.class.value = opened.presenting.state.id;
-    take(opened.presenting);
+    startPresenting(opened.presenting);
     return true;
   } catch (error) {
-    session.complain(error, client);
+    session.reportFailure(error, client);
     return false;
   }
 }
 
 /**
- * Send a request to the class and store this seat's part of the response.
+ * Send a request to the class. If the response has this seat's state, store it.
  * @template {Extract<keyof Events, `class_${string}`>} E
  * @param {E} event
  * @param {Omit<Events[E]["request"], "id">} body
- * @returns {Promise<boolean>} whether it succeeded; a class that the server no longer knows ends here, without a toast
+ * @returns {Promise<boolean>} whether it succeeded; a class that the server no longer has ends without a toast
  */
 export async function requestOfClass(event, body) {
   const { client } = session;
   const now = classState.peek();
   if (!client || !now) return false;
   try {
-    const whole = /** @type {Events[E]["request"]} */ (OF_SEATS.includes(event) ? body : { id: now.id, ...body });
-    const answer = await client.ask(event, whole);
+    const request = /** @type {Events[E]["request"]} */ (OF_SEATS.includes(event) ? body : { id: now.id, ...body });
+    const answer = await client.ask(event, request);
     if ("answers" in answer && "seat" in answer) ownSeat.value = /** @type {import("../core/wire.js").Mine} */ (answer);
     return true;
   } catch (error) {
     if (error instanceof Refusal && error.code === "not_found" && !now.over) end();
-    else session.complain(error, client);
+    else session.reportFailure(error, client);
     return false;
   }
 }
 
-/** Put the question at which the lesson waits to the class. */
+/** Ask the class the question at which the lesson waits. */
 export async function askLesson() {
   if (await requestOfClass("class_ask", { kind: "lesson" })) askOpen.value = false;
 }

@@ -1,4 +1,4 @@
-// View synchronization of a class: followers look where the driver looks, may roam on their own, and come back.
+// View synchronization of a class: followers see the driver's view, may leave it to roam, and return.
 
 import { batch, effect, untracked } from "../../vendor/signals/signals.js";
 import { t } from "../i18n/words.js";
@@ -20,14 +20,14 @@ import { parseQuery, settings, TABLE, writeQuery } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { requestOfClass } from "./class_requests.js";
 import * as playback from "./playback.js";
-import { onlyLooking, takeOver } from "./player.js";
+import { takeOver, viewOnlyPlayer } from "./player.js";
 import * as present from "./present.js";
 
-const CAST_EVERY = 100; // ms between two messages with the driver's view
-const INTENT = 700; // ms after a touch or a key within which a change counts as the user's own
-const NARROW = 700; // px; narrower windows show the present view in place of any other
+const CAST_INTERVAL = 100; // ms between messages with the driver's view
+const INTENT = 700; // ms after a touch or key press in which a change counts as the user's
+const NARROW = 700; // px; narrower windows show the present view instead of any other
 
-/** Settings cast by the driver: all view settings except the one that depends on this device's size. */
+/** Settings sent by the driver: all view settings except the region, which depends on the device's size. */
 const CAST = Object.fromEntries(Object.entries(TABLE).filter(([name, row]) => row.place && name !== "region"));
 const all = /** @type {Record<string, import("../../vendor/signals/signals.js").Signal<unknown>>} */ (
   /** @type {unknown} */ (settings)
@@ -36,22 +36,22 @@ const all = /** @type {Record<string, import("../../vendor/signals/signals.js").
 /** Return to the class's view. */
 export function returnToClass() {
   roaming.value = false;
-  lead();
+  applyView();
 }
 
-/** Leave the class's view to roam. */
+/** Leave the class's view and roam. */
 export function wander() {
   if (!classState.peek()?.held) roaming.value = true;
 }
 
-/** Enter or leave an own run on the class's model, or the queue for one. @param {boolean} open */
+/** Enter or leave a run of one's own on the class's model, or the queue for one. @param {boolean} open */
 export async function lab(open) {
   if (!(await requestOfClass("class_lab", { open }))) return;
   if (!open) return returnToClass();
   toLab();
 }
 
-/** Switch to the own run once it exists. */
+/** Switch to the user's own run, if it exists. */
 async function toLab() {
   const run = ownSeat.peek()?.lab;
   if (!run || theater() === run || classState.peek()?.held) return;
@@ -69,27 +69,27 @@ export function followClass() {
   for (const event of ["pointerdown", "keydown", "wheel", "touchstart"])
     addEventListener(event, () => (touched = performance.now()), { capture: true, passive: true });
   effect(() => {
-    const isAway = ["lost", "gone"].includes(store.connection.value); // the server would refuse a run that is gone
-    if (drives.value && !isAway) cast(theater(), view()); // sent again after a reconnect
+    const isAway = ["lost", "gone"].includes(store.connection.value); // the server would refuse a run that has ended
+    if (drives.value && !isAway) cast(theater(), view()); // also after a reconnect
   });
   effect(() => {
     if (classState.value?.held && roaming.value && isLed.value) untracked(returnToClass);
   });
   effect(() => {
     const now = classState.value;
-    if (now && isLed.value && !roaming.value) untracked(lead);
+    if (now && isLed.value && !roaming.value) untracked(applyView);
   });
   effect(() => {
     const [here, run] = [view(), theater()];
     untracked(() => {
       const now = classState.peek();
-      if (!now || !isLed.peek() || roaming.peek() || leading || performance.now() - touched > INTENT) return;
-      if (same(here, wanted(now.view)) && (now.theater === null || run === now.theater)) return;
-      if (now.held) lead();
+      if (!now || !isLed.peek() || roaming.peek() || numSwitches || performance.now() - touched > INTENT) return;
+      if (same(here, adapted(now.view)) && (now.theater === null || run === now.theater)) return;
+      if (now.held) applyView();
       else roaming.value = true;
     });
   });
-  let waited = false; // for an own run
+  let waited = false; // in the queue for a run of one's own
   effect(() => {
     const own = ownSeat.value;
     const isMine = waited && Boolean(own?.lab);
@@ -118,16 +118,16 @@ export function followClass() {
       if (lesson) return void batch(() => ([settings.lesson.value, settings.viewMode.value] = [lesson, "lesson"]));
       if (!key) return;
       const poll = classState.peek()?.poll;
-      if (poll?.phase === "shown") dismissed.value = poll.id; // what comes next would be behind its answers
+      if (poll?.phase === "shown") dismissed.value = poll.id; // its answers would cover what comes next
       key === "next" ? present.next() : playback.previous();
     });
   });
   /** @type {(() => void) | null} */
   let release = null;
   effect(() => {
-    const looks = isLed.value && theater() === classState.value?.theater;
+    const isFollowing = isLed.value && theater() === classState.value?.theater;
     untracked(() => {
-      if (looks) release ??= takeOver(ledPlayer);
+      if (isFollowing) release ??= takeOver(ledPlayer);
       else {
         release?.();
         release = null;
@@ -150,7 +150,7 @@ const view = () =>
  * @param {Record<string, string>} given
  * @returns {Record<string, unknown>} settings by name
  */
-function wanted(given) {
+function adapted(given) {
   const values = parseQuery(String(new URLSearchParams(given)), CAST);
   const viewMode = values.viewMode ?? TABLE.viewMode.initial;
   if (!attends.peek() && settings.viewMode.peek() === "teacher") return { ...values, viewMode: "teacher" };
@@ -162,20 +162,20 @@ function wanted(given) {
 const same = (shown, values) =>
   writeQuery(parseQuery(String(new URLSearchParams(shown)), CAST), CAST) === writeQuery(values, CAST);
 
-let leading = 0; // number of pending switches of the run: changes meanwhile are not the user's
+let numSwitches = 0; // pending switches of the run; changes during these are not the user's
 
 /** Apply the class's view. */
-async function lead() {
+async function applyView() {
   const now = classState.peek();
   if (!now?.theater) return;
   const isElsewhere = session.run?.theater !== now.theater && store.connection.peek() !== "gone";
   if (theater() !== now.theater || isElsewhere) {
-    leading += 1;
+    numSwitches += 1;
     await session.watch(now.theater);
-    leading -= 1;
+    numSwitches -= 1;
   }
-  if (classState.peek() !== now || roaming.peek()) return; // the class or the user has moved on meanwhile
-  const values = wanted(now.view);
+  if (classState.peek() !== now || roaming.peek()) return; // the class or the user has moved on
+  const values = adapted(now.view);
   batch(() => {
     for (const [name, row] of Object.entries(CAST)) all[name].value = values[name] ?? row.initial;
   });
@@ -186,13 +186,13 @@ let castAt = 0;
 let later;
 
 /**
- * Send this page's view to the class, at most once per CAST_EVERY ms.
+ * Send this page's view to the class, at most once per CAST_INTERVAL ms.
  * @param {string | null} run
  * @param {Record<string, string>} place
  */
 function cast(run, place) {
   clearTimeout(later);
-  const wait = Math.max(0, castAt + CAST_EVERY - performance.now());
+  const wait = Math.max(0, castAt + CAST_INTERVAL - performance.now());
   later = setTimeout(() => {
     castAt = performance.now();
     if (drives.peek()) requestOfClass("class_cast", { theater: run, view: place });
@@ -200,11 +200,11 @@ function cast(run, place) {
 }
 
 /**
- * Player of a follower: it moves through existing records, which only the driver adds to.
+ * Player of a follower. It moves through existing records; only the driver adds records.
  * @type {import("./player.js").Player}
  */
 const ledPlayer = {
-  ...onlyLooking,
+  ...viewOnlyPlayer,
   running: () => store.pace.value !== null,
-  say: () => (store.viewIndex.value < 0 && !store.numRecords.value ? t("class.begins") : null),
+  sentence: () => (store.viewIndex.value < 0 && !store.numRecords.value ? t("class.begins") : null),
 };

@@ -1,11 +1,11 @@
-// Open another run or recording, by choice or by Back and Forward; first view of an opened recording: the record it is
-// shown at, and the invitation to play from there.
+// Opening another run or recording, also by Back and Forward, and the first view of a recording: the record at which it
+// is shown, and the offer to play from there.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { marksIn } from "../core/events.js";
 import { phaseOf } from "../core/metrics.js";
 import { attentionRow } from "../core/sequence_view.js";
-import { wantLayer } from "../net/commands.js";
+import { requestLayer } from "../net/commands.js";
 import { session } from "../net/session.js";
 import { markPlace, parseAddress, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
@@ -16,18 +16,18 @@ import { play, playing } from "./playback.js";
 /** @import {TraceLog} from "../core/log.js" */
 
 /**
- * Record of a newly opened recording from which playing is offered; null: none.
+ * Record of a newly opened recording from which playing is offered, or null.
  * @type {import("../../vendor/signals/signals.js").Signal<number | null>}
  */
 const offered = signal(null);
 
-/** Whether a button in the middle of the stage offers to play, until the user plays or goes elsewhere. */
+/** Whether a button in the middle of the stage offers to play. It disappears when the user plays or goes elsewhere. */
 export const invited = computed(
   () => store.ownIsShown.value && offered.value !== null && offered.value === store.viewIndex.value && !playing.value,
 );
 
 /**
- * Put a run or a recording on stage, from record `step` (null: its newest). Back comes back to what was there.
+ * Show a run or a recording at record `step` (null: its newest). Back returns to the previous one.
  * @param {string} id
  * @param {number | null} [step]
  */
@@ -36,13 +36,13 @@ export function openRun(id, step = null) {
   return session.watch(id, step);
 }
 
-/** The live run on stage again. */
+/** Show the live run. */
 export function openLive() {
   markPlace();
   return session.toLive();
 }
 
-/** Follow an address of the history to the run that it names. Called once, when the page begins. */
+/** Show the run that an address of the history names. Called once, at page start. */
 export function followHistory() {
   addEventListener("popstate", () => {
     const found = /** @type {{recording?: string, theater?: string, step?: number}} */ (parseAddress(location));
@@ -61,20 +61,20 @@ export function accept() {
 }
 
 /**
- * Show each recording first at its most telling record, once it is loaded. A link that names a record takes precedence,
+ * Show each recording first at its initial record, once it is loaded. A link that names a record takes precedence,
  * and the opening and the intro view have their own positions. Called once at page start.
  */
 export function followOpened() {
   /** @type {TraceLog | null} */
-  let seen = null;
+  let handled = null;
   effect(() => {
     const [log, count, connection] = [store.own.log.value, store.own.numRecords.value, store.connection.value];
-    if (log === seen) return;
-    if (!log) return void (seen = null); // released because it became long
-    if (connection === "live") seen = log; // a followed run, which remains one after it is lost
-    const whole = store.status.value?.num_records ?? log.length; // a file is complete at once
-    if (connection !== "replay" || !count || count < whole) return;
-    seen = log;
+    if (log === handled) return;
+    if (!log) return void (handled = null); // a log that became too long is unloaded
+    if (connection === "live") handled = log; // a followed run, which is not a recording even if its connection is lost
+    const total = store.status.value?.num_records ?? log.length; // a file is loaded at once
+    if (connection !== "replay" || !count || count < total) return;
+    handled = log;
     offered.value = null;
     if (opening.peek() || settings.viewMode.peek() !== "workspace") return; // these views choose their own position
     // a monitored run is shown at its newest record
@@ -82,17 +82,14 @@ export function followOpened() {
   });
 }
 
-/**
- * Show a log near its most telling record at once, and exactly there when the arrays determine it.
- * @param {TraceLog} log
- */
+/** Show a log at its initial record, determined first without arrays and then with them. @param {TraceLog} log */
 async function open(log) {
   const [layer, head] = [store.layer.peek(), store.head.peek()];
-  const near = initialRecord(log, layer, head);
-  store.goTo(near);
-  if (initialEvent(log) === null) await Promise.all(firstDecodes(log).map((index) => wantLayer(index, layer)));
-  const elsewhere = store.own.log.peek() !== log || store.viewIndex.peek() !== near || !store.ownIsShown.peek();
-  if (elsewhere) return; // the user went elsewhere meanwhile
+  const provisional = initialRecord(log, layer, head);
+  store.goTo(provisional);
+  if (initialEvent(log) === null) await Promise.all(firstDecodes(log).map((index) => requestLayer(index, layer)));
+  const hasLeft = store.own.log.peek() !== log || store.viewIndex.peek() !== provisional || !store.ownIsShown.peek();
+  if (hasLeft) return; // the user went elsewhere
   const record = initialRecord(log, layer, head);
   batch(() => {
     store.goTo(record);
@@ -102,9 +99,9 @@ async function open(log) {
 
 /** @typedef {import("../core/log.js").TraceLog} Log */
 
-const LOOKED_AT = 24; // decode steps whose attention rows are examined
-const KEYS = 8; // minimum number of keys of a broad row
-const BROAD = 0.5; // maximum of its largest weight
+const MAX_DECODES = 24; // decode steps whose attention rows are examined
+const MIN_KEYS = 8; // of a broad row
+const MAX_WEIGHT = 0.5; // of a broad row's largest weight
 
 /**
  * Return the first informative record that needs no arrays: the first preemption, else the first load from outside the
@@ -120,15 +117,15 @@ export function initialEvent(log) {
 export function firstDecodes(log) {
   const found = [];
   for (const record of log.records) {
-    if (found.length === LOOKED_AT) break;
+    if (found.length === MAX_DECODES) break;
     if (record.kind === "step" && phaseOf(record) === "decode") found.push(record.index);
   }
   return found;
 }
 
 /**
- * Return the record at which a recording is first shown: that of `tellingEvent`; else the first decode step with a
- * broad row in `layer` and `head`: 8 keys or more, none with more than half of the weight; else the first decode step
+ * Return the record at which a recording is first shown: that of `initialEvent`; else the first decode step with a
+ * broad row in `layer` and `head` (8 keys or more, none with more than half of the weight); else the first decode step
  * (also if its arrays are not loaded), else the last record. -1 for an empty log.
  * @param {Log} log
  * @param {number} layer
@@ -139,7 +136,7 @@ export function initialRecord(log, layer, head) {
   const broad = decodes.find((index) => {
     const [{ seq_id, context_len }] = log.records[index].batch ?? [];
     const row = attentionRow(log, index, seq_id, layer, head, context_len - 1);
-    return row !== null && row.weights.length >= KEYS && row.max <= BROAD;
+    return row !== null && row.weights.length >= MIN_KEYS && row.max <= MAX_WEIGHT;
   });
   return initialEvent(log) ?? broad ?? decodes[0] ?? log.length - 1;
 }

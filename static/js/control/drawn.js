@@ -1,5 +1,5 @@
-// Temporary replacement of the shown run: another run takes the place of the page's own, which later reappears where it
-// was left.
+// Temporary replacement of the shown run: another run is shown instead of the page's own, which later returns to the
+// same position.
 
 import { batch } from "../../vendor/signals/signals.js";
 import { own, shownRun } from "../state/run.js";
@@ -16,7 +16,7 @@ const NEWEST = { step: null, sub: null, seq: null };
 let left = NEWEST; // last position in the page's own run
 
 /**
- * Show `run` in place of the current one, from `step` on (null: at its newest record).
+ * Show `run` instead of the current one, at record `step` (null: its newest).
  * @param {Run} run
  * @param {number | null} [step]
  */
@@ -29,7 +29,7 @@ export function show(run, step = null) {
   swap(run, { ...NEWEST, step });
 }
 
-/** Show the page's own run again, where it was left. */
+/** Show the page's own run again, at its last position. */
 export function showOwn() {
   if (shownRun.peek() !== own) swap(own, left);
 }

@@ -11,8 +11,8 @@ import { connection, head, layer, own, viewIndex } from "../state/store.js";
 /**
  * @typedef {"token" | "request" | "abort" | "sampling" | "config"} Kind
  *
- * A change. `record`: the one that chose the replaced token, dropped the token to keep, or is computed without a head
- * or a layer.
+ * Change of a run. `record`: the one that chose the replaced token, dropped the token to keep, or is computed without a
+ * head or a layer.
  * @typedef {import("../core/wire.js").ForkToken & {record: number}} TokenChange
  * @typedef {import("../core/wire.js").ForkKeep & {record: number}} KeepChange
  * @typedef {import("../core/wire.js").ForkAblate & {record: number}} AblateChange
@@ -31,12 +31,10 @@ export const KINDS = ["token", "request", "abort", "sampling", "config"];
 export const formOpen = signal(false);
 export const kind = signal(/** @type {Kind} */ ("token"));
 
-/**
- * Target of the keyboard focus once it exists: "form" after opening it from elsewhere, "futures" after a fork; null.
- */
-export const goOnAt = signal(/** @type {"form" | "futures" | null} */ (null));
+/** Element to focus once it exists: "form" after it was opened from elsewhere, "futures" after a fork. */
+export const focusTarget = signal(/** @type {"form" | "futures" | null} */ (null));
 
-/** Whether the run on show can be replayed here. */
+/** Whether the shown run can be replayed by this server. */
 export const canFork = computed(
   () => connection.value === "live" && Boolean(own.log.value) && Boolean(settings.theater.value),
 );
@@ -47,19 +45,19 @@ export const problem = signal(/** @type {string | null} */ (null));
 /** Progress of the pending fork, or null. */
 export const progress = signal(/** @type {{done: number, of: number} | null} */ (null));
 
-/** Open the compare panel's form for the record on view. @param {Kind | null} wanted */
-export function openForm(wanted = null) {
+/** Open the compare panel's form for the displayed record. @param {Kind | null} initialKind */
+export function openForm(initialKind = null) {
   batch(() => {
-    if (wanted) kind.value = wanted;
+    if (initialKind) kind.value = initialKind;
     formOpen.value = true;
-    goOnAt.value = "form";
+    focusTarget.value = "form";
     settings.detail.value = "compare";
     settings.region.value = "detail"; // on a phone
   });
 }
 
 /**
- * Return how many records a fork keeps: a changed token belongs to the record that chose it.
+ * Return how many records a fork shares with its source. A changed token belongs to the record that chose it.
  * @param {{kind: "token" | "keep" | "ablate", record: number} | {kind: Exclude<Kind, "token">}} change
  */
 export function recordsKept(change) {
@@ -69,13 +67,13 @@ export function recordsKept(change) {
 }
 
 /**
- * Fork the run on stage and compare both runs. Returns whether it succeeded; a refusal is shown.
- * @param {Change} wanted
+ * Fork the run on stage and compare both runs. Returns whether it succeeded; an error is displayed.
+ * @param {Change} forkChange
  */
-export async function fork(wanted) {
+export async function fork(forkChange) {
   const source = settings.theater.peek();
-  const at = recordsKept(wanted);
-  const { record: _, ...change } = { record: 0, ...wanted };
+  const at = recordsKept(forkChange);
+  const { record: _, ...change } = { record: 0, ...forkChange };
   progress.value = { done: 0, of: at };
   problem.value = null;
   const refused = (/** @type {unknown} */ error) => (problem.value = error instanceof Error ? error.message : null);
@@ -87,7 +85,7 @@ export async function fork(wanted) {
     if (!answer) return false;
     batch(() => {
       formOpen.value = false;
-      goOnAt.value = "futures";
+      focusTarget.value = "futures";
       [settings.layer.value, settings.head.value] = [layer.peek(), head.peek()]; // the same head in both
       settings.run_a.value = source;
       settings.run_b.value = answer.theater;

@@ -1,5 +1,5 @@
-// Keys of the page: one table for the handler, the help and the tests. Text fields and lists with arrow keys keep their
-// own keys. F5 and the browser's shortcuts are not touched.
+// Keys of the page: one table for the handler, the help and the tests. Text fields and lists with arrow keys handle
+// their own keys. F5 and the browser's shortcuts are not touched.
 
 import { signal } from "../../vendor/signals/signals.js";
 import { settings } from "../state/settings.js";
@@ -18,8 +18,8 @@ export const blackout = signal(false);
 const digits = Array.from({ length: 10 }, (_, n) => String(n));
 
 /**
- * `keys`: values of `keyOf`; `shown`: keycaps in the help; `text`: key of its words; `moves`: keys that some elements
- * use themselves.
+ * `keys`: values of `keyOf`; `shown`: keycaps in the help; `text`: key of its text; `moves`: whether some elements
+ * handle the keys themselves.
  *
  * @typedef {{keys: string[], shown: string[], text: string, moves?: boolean, run: (key: string) => unknown}} Row
  */
@@ -72,7 +72,7 @@ function toggleRegister() {
   settings.telling.value = settings.telling.value === "plain" ? "expert" : "plain";
 }
 
-/** Close one thing: a cover of the page, else the help or the jump list, else unpin the selection. */
+/** Close one thing: the blackout, else the jump list, the help, the pinned selection or the present view. */
 function dismiss() {
   for (const open of [blackout, jumpOpen, helpOpen]) if (open.value) return void (open.value = false);
   if (store.selected.value) store.selected.value = null;
@@ -80,7 +80,7 @@ function dismiss() {
 }
 
 /**
- * Return an event's key as the table writes it: lower-case letters, with Shift only if it does not change the
+ * Return an event's key as in the table: letters in lower case, Shift only if it does not change the
  * character.
  * @param {{key: string, shiftKey: boolean}} event
  */
@@ -95,7 +95,11 @@ const elementOf = (event) => /** @type {Element | null} */ (event.target);
 
 const ROWS = new Map(KEYS.flatMap((row) => row.keys.map((key) => [key, row])));
 
-/** Return the row for an event at its element, or null. @param {KeyboardEvent} event @returns {Row | null} */
+/**
+ * Return the row for an event, or null if its element handles the key.
+ * @param {KeyboardEvent} event
+ * @returns {Row | null}
+ */
 export function rowFor(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return null;
   const key = keyOf(event);

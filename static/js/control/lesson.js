@@ -1,4 +1,4 @@
-// Lesson control: open at the stored position, go on, answer, and show the run meanwhile.
+// Lesson control: opening at the stored position, continuing, answering, and display of the run.
 
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { language } from "../i18n/language.js";
@@ -12,7 +12,7 @@ import {
   cards,
   checkpoint,
   currentLesson,
-  forget,
+  discardProgress,
   lessonRace,
   openedAs,
   raceIsDue,
@@ -25,15 +25,15 @@ import { openView, parseQuery, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { canOpen, hasFiles, isFollowed, isLost, isRecorded, loadCards, startOf, until } from "./lesson_navigation.js";
 import { play, stop } from "./playback.js";
-import { onlyLooking, takeOver } from "./player.js";
+import { takeOver, viewOnlyPlayer } from "./player.js";
 
 /** @import {LessonState} from "../core/wire.js" */
 /** @import {Given} from "../state/lessons.js" */
 
-const LONGEST = 8; // seconds of playback of one action's records
+const MAX_SECONDS = 8; // of playback of one action's records
 
-/** Return a speed at which `count` steps take at most LONGEST seconds. @param {number} count */
-const speedFor = (count) => Math.max(2, Math.ceil(count / LONGEST));
+/** Return a speed at which `count` steps take at most MAX_SECONDS. @param {number} count */
+const speedFor = (count) => Math.max(2, Math.ceil(count / MAX_SECONDS));
 
 /** Return the last action that was carried out. */
 const lastDone = () => currentLesson.peek()?.items.findLast((item) => item.kind === "do" && item.moment);
@@ -60,7 +60,7 @@ async function playAdded(before) {
   } else store.backToLive();
 }
 
-const AGAIN = 500; // ms between two checks whether the server is back
+const RETRY_MS = 500; // between checks whether the server is back
 
 /** Whether a request of the lesson is pending. */
 export const waiting = signal(false);
@@ -69,7 +69,7 @@ export const waiting = signal(false);
 let storage = null;
 /** @type {(() => void) | null} returns control of the page to the learner */
 let release = null;
-/** @type {import("../net/live_course.js").Course} course of the open lesson's questions and run */
+/** @type {import("../net/live_course.js").Course} source of the open lesson's questions and run */
 let course = liveCourse;
 
 /**
@@ -80,10 +80,10 @@ export function followLessons(memory) {
   storage = memory;
   readStoredProgress(memory);
   effect(() => {
-    const [wanted, code, all] = [settings.lesson.value, language.value, cards.value];
+    const [id, code, all] = [settings.lesson.value, language.value, cards.value];
     if (attends.value || enters.value) return; // the class determines the lesson
-    if (all === null && (wanted || settings.viewMode.value === "lesson")) loadCards();
-    if (wanted && code) openRequested(isLost(wanted), canOpen(wanted));
+    if (all === null && (id || settings.viewMode.value === "lesson")) loadCards();
+    if (id && code) openRequested(isLost(id), canOpen(id));
   });
   effect(() => {
     if (settings.lesson.value === null && currentLesson.peek() && !attends.peek()) close();
@@ -91,31 +91,31 @@ export function followLessons(memory) {
 }
 
 /**
- * Open the requested lesson unless it is open or another is being opened, which then checks again.
+ * Open the requested lesson unless it is open. If another is being opened, `begin` checks again.
  * @param {boolean} lost whether its run is gone
  * @param {boolean} can whether the lesson's requirements are available
  */
 function openRequested(lost, can) {
-  const [wanted, now] = [settings.lesson.peek(), currentLesson.peek()];
-  if (!wanted || cards.peek() === null || waiting.peek()) return;
-  const isOther = now?.lesson !== wanted || now.language !== language.peek();
-  if (lost || (isOther && can)) queueMicrotask(() => open(wanted));
+  const [id, now] = [settings.lesson.peek(), currentLesson.peek()];
+  if (!id || cards.peek() === null || waiting.peek()) return;
+  const isOther = now?.lesson !== id || now.language !== language.peek();
+  if (lost || (isOther && can)) queueMicrotask(() => open(id));
 }
 
 /** Go to a lesson, or to the list of lessons (null). @param {string | null} id */
-export const learn = (id) => openView("lesson", { lesson: id });
+export const openLesson = (id) => openView("lesson", { lesson: id });
 
 /** Restart the open lesson. */
-export function again() {
+export function restartLesson() {
   const now = currentLesson.peek();
   if (!now) return;
-  forget(now.lesson);
+  discardProgress(now.lesson);
   currentLesson.value = null;
   open(now.lesson);
 }
 
-/** Carry out the next item; an action that only prepares the run includes the one after it. */
-export async function goOn() {
+/** Carry out the next item; if it is an action that only prepares the run, also the one after it. */
+export async function continueLesson() {
   const now = currentLesson.peek();
   if (!now || waiting.peek()) return;
   const last = lastDone()?.index;
@@ -125,7 +125,7 @@ export async function goOn() {
   const done = await attempt(async () => {
     for (let isReady = false; !isReady; ) {
       const [item, log] = [checkpoint.peek(), own.log.peek()];
-      take(await course.go(now.theater, currentLesson.peek()?.progress.at ?? -1));
+      applyState(await course.go(now.theater, currentLesson.peek()?.progress.at ?? -1));
       isReady = !isFollowed(item);
       if (isReady || item?.kind !== "do" || item.action.verb !== "restart") continue;
       await until(() => own.log.peek() !== log);
@@ -137,19 +137,16 @@ export async function goOn() {
   else if (!done) store.backToLive();
 }
 
-/**
- * Answer the current question with an option, a list of operations or of moves; null: not sure.
- * @param {Given} given
- */
+/** Answer the current question with an option, or a list of operations or moves; null: unsure. @param {Given} given */
 export async function answer(given) {
   const now = currentLesson.peek();
   if (!now || waiting.peek()) return;
-  const sent = await attempt(() => course.answer(now.theater, now.progress.at, given));
-  if (sent) take(sent);
+  const state = await attempt(() => course.answer(now.theater, now.progress.at, given));
+  if (state) applyState(state);
 }
 
 /**
- * Replay the lesson's run up to the learner's position with other settings; none: with its own.
+ * Replay the lesson's run up to the learner's position with changed settings; {} restores its own.
  * @param {Record<string, number>} changes
  */
 export async function change(changes) {
@@ -160,72 +157,69 @@ export async function change(changes) {
   for (const item of now.items)
     if ((item.kind === "ask" || item.kind === "work" || item.kind === "mend") && item.over)
       answers[item.index] = [null];
-  const own = !Object.keys(changes).length;
-  if (own) await open(now.lesson);
+  const isOriginal = !Object.keys(changes).length;
+  if (isOriginal) await open(now.lesson);
   else await begin({ lesson: now.lesson, theater: null, at: now.progress.at, answers, changes, again: now.again });
 }
 
-/**
- * Open a lesson at the stored position. A lost run is recreated as soon as the server is back.
- * @param {string} wanted
- */
-async function open(wanted) {
-  course = isRecorded(wanted) ? recordedCourse(!hasFiles) : liveCourse;
-  const leaving = session.problem.peek()?.key === STOPPED ? session.client?.id : null; // refuses all requests
+/** Open a lesson at the stored position. A lost run is recreated as soon as the server is back. @param {string} id */
+async function open(id) {
+  course = isRecorded(id) ? recordedCourse(!hasFiles) : liveCourse;
+  const leaving = session.problem.peek()?.key === STOPPED ? session.client?.id : null; // a stopping server's client
   while (session.client && (!session.client.connected || session.client.id === leaving)) {
-    await new Promise((resolve) => setTimeout(resolve, AGAIN));
-    if (settings.lesson.peek() !== wanted) return;
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    if (settings.lesson.peek() !== id) return;
   }
-  const begun = await begin({ lesson: wanted, changes: {}, ...startOf(wanted) });
-  if (!begun && settings.lesson.peek() === wanted) settings.lesson.value = null;
+  const isOpen = await begin({ lesson: id, changes: {}, ...startOf(id) });
+  if (!isOpen && settings.lesson.peek() === id) settings.lesson.value = null;
 }
 
 /**
  * @param {{
  *   lesson: string, theater: string | null, at: number, answers: Record<string, Given[]>,
  *   changes: Record<string, number>, again: import("../core/wire.js").Earlier[],
- * }} wish
+ * }} request
  */
-async function begin(wish) {
+async function begin(request) {
   const code = language.peek();
-  const isWanted = () => settings.lesson.peek() === wish.lesson && language.peek() === code;
-  const opened = await attempt(() => course.open({ language: code, ...wish }, isWanted));
-  if (!isWanted()) {
-    openRequested(false, true); // another lesson or none was chosen meanwhile
+  const isRequested = () => settings.lesson.peek() === request.lesson && language.peek() === code;
+  const opened = await attempt(() => course.open({ language: code, ...request }, isRequested));
+  if (!isRequested()) {
+    openRequested(false, true); // another lesson or none has been chosen
     return true;
   }
   if (!opened) return false;
   addMoreWords(code, opened.words);
-  const { changes, again } = wish;
+  const { changes, again } = request;
   batch(() => {
     currentLesson.value = openedAs(opened, { language: code, source: course.source, changes, again });
     release ??= takeOver(lessonPlayer);
-    look();
+    applyView();
   });
   storeProgress(storage);
   await course.follow(opened.theater);
-  hold();
+  updateControl();
   return true;
 }
 
-/** @param {LessonState} sent */
-function take(sent) {
+/** @param {LessonState} state */
+function applyState(state) {
   const now = currentLesson.peek();
-  if (!now || now.theater !== sent.theater) return;
+  if (!now || now.theater !== state.theater) return;
   const items = [
-    ...now.items.filter((item) => item.index < sent.first),
-    .../** @type {import("../state/lessons.js").Item[]} */ (sent.items),
+    ...now.items.filter((item) => item.index < state.first),
+    .../** @type {import("../state/lessons.js").Item[]} */ (state.items),
   ];
   batch(() => {
-    currentLesson.value = { ...now, items, progress: sent.progress };
-    look();
+    currentLesson.value = { ...now, items, progress: state.progress };
+    applyView();
   });
   storeProgress(storage);
-  hold();
+  updateControl();
 }
 
 /** Apply the lesson's view. */
-function look() {
+function applyView() {
   const show = shownPart.peek();
   if (!show) return;
   const values = parseQuery(new URLSearchParams(show.view).toString());
@@ -233,8 +227,8 @@ function look() {
   for (const [name, value] of Object.entries(values)) all[name].value = value;
 }
 
-/** Take control of the page while the lesson drives the run; in the sandbox and at the end the learner does. */
-function hold() {
+/** Take control of the page while the lesson drives the run, and return it in the sandbox and at the end. */
+function updateControl() {
   const now = currentLesson.peek();
   if (!now) return;
   if (!now.progress.over && checkpoint.peek()?.kind !== "sandbox") return void (release ??= takeOver(lessonPlayer));
@@ -249,7 +243,7 @@ function close() {
 }
 
 /**
- * Return a course's response; if it is refused, show why and return null.
+ * Return a course's response. If it refuses, display why and return null.
  * @template T
  * @param {() => Promise<T>} request
  * @returns {Promise<T | null>}
@@ -260,7 +254,7 @@ async function attempt(request) {
   try {
     return await request();
   } catch (error) {
-    session.complain(error, client);
+    session.reportFailure(error, client);
     return null;
   } finally {
     waiting.value = false;
@@ -269,7 +263,7 @@ async function attempt(request) {
 
 async function step() {
   if (currentLesson.peek()?.items.at(-1)?.kind !== "do") return false;
-  await goOn();
+  await continueLesson();
   return true;
 }
 
@@ -278,9 +272,9 @@ async function step() {
  * @type {import("./player.js").Player}
  */
 const lessonPlayer = {
-  ...onlyLooking,
+  ...viewOnlyPlayer,
   live: () => store.connection.value === "live",
   step,
   run: step,
-  say: () => (store.viewIndex.value < 0 && !store.numRecords.value ? t("sentence.start.lesson") : null),
+  sentence: () => (store.viewIndex.value < 0 && !store.numRecords.value ? t("sentence.start.lesson") : null),
 };

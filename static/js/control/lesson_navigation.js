@@ -1,4 +1,4 @@
-// Positions in a lesson: where to start or continue, and which actions run together with the next one.
+// Positions in a lesson: where to start or continue, and which actions run together with the next.
 
 import { batch } from "../../vendor/signals/signals.js";
 import { cards, checkpoint, currentLesson, REVIEW, reviewsFor, storedProgress, toReview } from "../state/lessons.js";
@@ -18,7 +18,7 @@ export function canOpen(lesson) {
   return hasFiles || store.connection.value === "replay" || store.connection.value === "live";
 }
 
-/** Return whether the run of a lesson is gone and has to be recreated. @param {string} lesson */
+/** Return whether the run of a lesson has ended and must be recreated. @param {string} lesson */
 export const isLost = (lesson) => !isRecorded(lesson) && !hasFiles && store.connection.value === "gone";
 
 let isBusy = false;
@@ -47,32 +47,29 @@ async function takeEmbedded() {
 
 /** @typedef {import("../state/lessons.js").Item | null} Item */
 
-const TO_THE_QUESTION = 10_000; // index past every end: the learner stops at the first unanswered question
+const FIRST_QUESTION = 10_000; // index after the end of every lesson, which leads to the first unanswered question
 
-const READY = new Set(["submit", "restart"]); // actions that compute nothing
+const PREPARING = new Set(["submit", "restart"]); // actions that compute nothing
 
-/** Return whether an action runs together with the next one, with no text or question between. @param {Item} item */
+/** Return whether an action runs together with the next one, without text or question between. @param {Item} item */
 export function isFollowed(item) {
-  if (item?.kind !== "do" || !READY.has(item.action.verb) || checkpoint.peek()?.kind !== "do") return false;
-  const since = currentLesson.peek()?.items.filter(({ index }) => index > item.index) ?? [];
-  return since.every(({ kind }, i) => kind === "show" || i === since.length - 1);
+  if (item?.kind !== "do" || !PREPARING.has(item.action.verb) || checkpoint.peek()?.kind !== "do") return false;
+  const later = currentLesson.peek()?.items.filter(({ index }) => index > item.index) ?? [];
+  return later.every(({ kind }, i) => kind === "show" || i === later.length - 1);
 }
 
-/** Wait until `holds()` is true, with a limit. @param {() => boolean} holds */
-export async function until(holds) {
-  for (let i = 0; i < 200 && !holds(); i++) await new Promise((resolve) => setTimeout(resolve, 25));
+/** Wait until `condition()` is true, at most 5 s. @param {() => boolean} condition */
+export async function until(condition) {
+  for (let i = 0; i < 200 && !condition(); i++) await new Promise((resolve) => setTimeout(resolve, 25));
 }
 
-/**
- * Return the stored position, or the start: with due questions of earlier lessons, or only those.
- * @param {string} wanted
- */
-export function startOf(wanted) {
-  const before = storedProgress.peek()[wanted];
-  const isReview = wanted === REVIEW;
+/** Return the stored position of a lesson, or its start with the earlier lessons' due questions. @param {string} id */
+export function startOf(id) {
+  const before = storedProgress.peek()[id];
+  const isReview = id === REVIEW;
   if (!before || (isReview && before.over)) {
-    const again = isReview ? toReview() : reviewsFor(wanted);
-    return { theater: null, at: isReview ? TO_THE_QUESTION : -1, answers: {}, again };
+    const again = isReview ? toReview() : reviewsFor(id);
+    return { theater: null, at: isReview ? FIRST_QUESTION : -1, answers: {}, again };
   }
   const { theater, at, answers, again = [] } = before;
   return { theater, at, answers, again };

@@ -1,5 +1,5 @@
-// Export and models sidebars, of which at most one is open; and switching the run's model: load it if needed, then
-// replace the run by a new one on it.
+// Export and models sidebars, of which at most one is open; and switching the run's model, which loads it and then
+// starts a new run on it.
 
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { t } from "../i18n/words.js";
@@ -15,7 +15,7 @@ export const exportOpen = signal(false);
 export const modelsOpen = signal(false);
 
 effect(() => {
-  if (helpOpen.value) exportOpen.value = modelsOpen.value = false; // all open at the same place
+  if (helpOpen.value) exportOpen.value = modelsOpen.value = false; // all are displayed at the same place
 });
 
 export function toggleExport() {
@@ -28,7 +28,7 @@ export function toggleModels() {
   modelsOpen.value = !modelsOpen.value;
 }
 
-const AGAIN = 500; // ms until a loading model is requested again
+const RETRY_MS = 500; // until a loading model is requested again
 
 /** The chosen model while it is loading, or null. */
 export const awaited = signal(/** @type {string | null} */ (null));
@@ -44,14 +44,14 @@ export async function chooseModel(name) {
   });
   const before = own.log.peek();
   try {
-    const [facts, had] = [await waitFor(name), modelFacts.peek()];
+    const [facts, previous] = [await waitFor(name), modelFacts.peek()];
     batch(() => {
       settings.model.value = name === firstModel.peek() ? null : name;
       adoptFacts(facts);
     });
-    const begun = await applyConfig(); // its log may arrive after the response
+    const begun = await applyConfig(); // the new log may arrive after the response
     if (!begun && before) {
-      if (had) adoptFacts(had); // the run stays, and the reason was shown
+      if (previous) adoptFacts(previous); // the run stays; the reason has been displayed
       adoptModel(before.header.model.name);
     }
     return begun;
@@ -64,13 +64,13 @@ export async function chooseModel(name) {
   }
 }
 
-/** Return the facts of a model, waiting while it loads. @param {string} name */
+/** Return the facts of a model after it has loaded. @param {string} name */
 async function waitFor(name) {
   for (;;)
     try {
       return await factsOf(name);
     } catch (error) {
       if (!(error instanceof Refusal && error.code === "loading")) throw error;
-      await new Promise((resolve) => setTimeout(resolve, AGAIN));
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
 }

@@ -1,4 +1,4 @@
-// Opening film of a first visit: visibility, position, and choosing a word of it.
+// Opening film of a first visit: visibility, position, and the choice of its next word.
 
 import { batch, computed, effect, signal, untracked } from "../../vendor/signals/signals.js";
 import { parseTrace } from "../core/file.js";
@@ -17,9 +17,9 @@ import { isEmbedded, isSite } from "../state/without_server.js";
 /** @import {Signal} from "../../vendor/signals/signals.js" */
 /** @import {Film} from "../core/film.js" */
 
-const MEMORY_KEY = "kvtheater.opening"; // on this device: "seen". Not a setting: a link must not carry it.
+const MEMORY_KEY = "kvtheater.opening"; // on this device: "seen". Not a setting, as a link must not contain it.
 const LANGUAGES = new Set(["en", "zh"]); // languages with recordings
-const READY_MS = 6000; // time that a chosen word waits for the server before its recorded continuation is shown
+const READY_MS = 6000; // wait for the server before a recorded continuation is shown
 
 /** Whether the opening is on screen. */
 export const opening = signal(false);
@@ -27,10 +27,10 @@ export const opening = signal(false);
 export const time = signal(0);
 export const playing = signal(false);
 /** Index of the chosen word, or null. @type {Signal<number | null>} */
-export const taken = signal(null);
+export const chosenWord = signal(null);
 /** @type {Signal<Film | null>} */
 export const film = signal(null);
-/** Continuation of the text after each word of the fan. @type {Signal<string[]>} */
+/** Continuation of the text for each word of the fan. @type {Signal<string[]>} */
 export const futures = signal([]);
 export const failed = signal(false);
 
@@ -58,9 +58,9 @@ const PLACES = [
 ];
 
 /**
- * Show the opening on a first visit whose link names no place.
+ * Show the opening on a first visit whose link has none of the settings PLACES.
  * @param {Pick<Storage, "getItem" | "setItem"> | null} memory
- * @param {Record<string, unknown>} address settings that the address names
+ * @param {Record<string, unknown>} address settings in the address
  */
 export function offerOpening(memory, address) {
   storage = memory;
@@ -68,7 +68,7 @@ export function offerOpening(memory, address) {
   startOpening();
 }
 
-/** Start the opening. A page that follows a class shows it only when the presenter plays it for all. */
+/** Start the opening. A page that follows a class shows it only when the presenter plays it. */
 export function startOpening() {
   if (settings.class.peek() && !presents.peek()) return;
   begin();
@@ -78,7 +78,7 @@ function begin() {
   batch(() => {
     opening.value = true;
     time.value = 0;
-    taken.value = null;
+    chosenWord.value = null;
     playing.value = true;
   });
 }
@@ -92,7 +92,7 @@ export function endOpening() {
   try {
     storage?.setItem(MEMORY_KEY, "seen");
   } catch {
-    // not stored in a private window; it can be skipped again
+    // not stored in a private window; the next visit shows it again
   }
 }
 
@@ -123,18 +123,18 @@ async function logAt(address) {
 export function followOpening() {
   effect(() => {
     if (!opening.value) return;
-    const wanted = filmLanguage.value;
-    const isWanted = () => wanted === filmLanguage.peek();
+    const code = filmLanguage.value;
+    const isCurrent = () => code === filmLanguage.peek();
     batch(() => {
       failed.value = false;
-      futures.value = []; // a changed language invalidates them
+      futures.value = []; // those of another language
     });
-    load(wanted, (found) => isWanted() && (film.value = found)).catch(() => isWanted() && (failed.value = true));
-    loadTexts(wanted).then((texts) => isWanted() && (futures.value = texts));
+    load(code, (found) => isCurrent() && (film.value = found)).catch(() => isCurrent() && (failed.value = true));
+    loadTexts(code).then((texts) => isCurrent() && (futures.value = texts));
   });
 }
 
-/** Follow the presenter's position in the opening, part by part. Called once. */
+/** Show the opening while the presenter plays it. Called once. */
 export function followFilm() {
   effect(() => {
     if (!attends.value) return;
@@ -144,25 +144,25 @@ export function followFilm() {
 }
 
 /**
- * Load a film; on a site, start with the file for its first words.
+ * Load a film. On a site, show the first words from a smaller file before.
  * @param {string} code
  * @param {(film: Film) => void} show
  */
 async function load(code, show) {
-  const [whole, again] = [folder(`recordings/opening-${code}.kvtrace`), folder(`opening/${code}-plain.kvtrace`)];
-  const making = import("../core/film.js");
+  const [cached, plainFile] = [folder(`recordings/opening-${code}.kvtrace`), folder(`opening/${code}-plain.kvtrace`)];
+  const filmModule = import("../core/film.js");
   if (!isSite) {
-    const [{ filmOf }, log, plain] = await Promise.all([making, logAt(whole), logAt(again)]);
+    const [{ filmOf }, log, plain] = await Promise.all([filmModule, logAt(cached), logAt(plainFile)]);
     return show(filmOf(log, plain));
   }
-  const [{ filmOf }, log] = await Promise.all([making, logAt(folder(`opening/${code}-first.kvtrace`))]);
+  const [{ filmOf }, log] = await Promise.all([filmModule, logAt(folder(`opening/${code}-first.kvtrace`))]);
   show(filmOf(log, null));
-  const [bytes, plain] = await Promise.all([bytesAt(whole), logAt(again)]);
+  const [bytes, plain] = await Promise.all([bytesAt(cached), logAt(plainFile)]);
   parseTrace(bytes).captures.forEach((arrays, i) => arrays && log.addCapture(i, arrays));
   show(filmOf(log, plain));
 }
 
-/** Load the continuations of the fan's words, as far as known. @param {string} code */
+/** Load the recorded continuations of the fan's words; none if that fails. @param {string} code */
 async function loadTexts(code) {
   try {
     return await (await fetch(folder(`opening/${code}-futures.json`))).json();
@@ -174,13 +174,13 @@ async function loadTexts(code) {
 // ── Choosing a word ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * Continue with word `k` of the fan: live if this server can replay the recorded run, otherwise as recorded.
+ * Continue with word `k` of the fan: live if the server can replay the recorded run, otherwise from its recording.
  * @param {number} k
  */
-export async function take(k) {
+export async function chooseWord(k) {
   const now = film.peek();
-  if (!now || taken.peek() !== null) return;
-  taken.value = k;
+  if (!now || chosenWord.peek() !== null) return;
+  chosenWord.value = k;
   if (isSite) await openFuture(`rec-opening-${filmLanguage.peek()}`, now.fanAt, now.fan[k].token_id);
   else if (!(await forkLive(now, k))) await openRecorded(now, k);
   endOpening();
@@ -188,19 +188,19 @@ export async function take(k) {
 
 /** @param {Film} now @param {number} k */
 async function forkLive(now, k) {
-  if (!(await live()) || store.modelFacts.peek()?.model?.name !== now.log.header.model.name) return false;
-  return takeWord(`rec-opening-${filmLanguage.peek()}`, now.fanAt, now.seq, now.fan[k].token_id);
+  if (!(await untilLive()) || store.modelFacts.peek()?.model?.name !== now.log.header.model.name) return false;
+  return forkWithToken(`rec-opening-${filmLanguage.peek()}`, now.fanAt, now.seq, now.fan[k].token_id);
 }
 
 /**
- * Replay a run up to the record that chose a word, substitute `token`, and follow that branch. Returns whether it
+ * Replay a run up to the record that chose a token, choose `token` instead, and follow that fork. Returns whether it
  * succeeded; a refusal is shown.
  * @param {string} theater session or recording
  * @param {number} record
  * @param {number} seq
  * @param {number} token
  */
-export async function takeWord(theater, record, seq, token) {
+export async function forkWithToken(theater, record, seq, token) {
   /** @type {import("../core/wire.js").ForkToken} */
   const change = { kind: "token", seq_id: seq, token_id: token };
   const answer = await command("fork", { theater, at: record, change, follow: false });
@@ -210,26 +210,23 @@ export async function takeWord(theater, record, seq, token) {
   return true;
 }
 
-/**
- * Put the user's own text on stage in a new run. Returns whether it succeeded; a refusal is shown.
- * @param {string} text
- */
+/** Show a new run for the user's own text. Returns whether it succeeded; errors are displayed. @param {string} text */
 export async function writeOwn(text) {
   writeDraft(text);
-  if (!(await live(null))) return void store.toast(t("intro.own.wait"));
+  if (!(await untilLive(null))) return void store.toast(t("intro.own.wait"));
   if (!(await session.startNewRun())) return false;
   batch(() => ([settings.seq.value, settings.scene.value] = [null, null]));
-  if (opening.peek()) endOpening(); // the intro view starts a new run at once
+  if (opening.peek()) endOpening(); // the intro view starts the new run
   return true;
 }
 
 /**
- * Wait until a live run is followed, or `patience` ms have passed (null: as long as the model takes to load). Returns
- * whether one is.
+ * Wait until a live run is followed, for at most `patience` ms (null: until the model is loaded). Returns
+ * whether one is followed.
  * @param {number | null} patience
  * @returns {Promise<boolean>}
  */
-function live(patience = READY_MS) {
+function untilLive(patience = READY_MS) {
   if (store.connection.peek() === "live") return Promise.resolve(true);
   if (store.connection.peek() !== "connecting") return Promise.resolve(false);
   return new Promise((done) => {
@@ -239,22 +236,24 @@ function live(patience = READY_MS) {
   });
 }
 
-/** Recorded branches of a site; empty elsewhere. @type {Signal<import("../state/without_server.js").Future[]>} */
+/** Recorded forks of a site; empty elsewhere. @type {Signal<import("../state/without_server.js").Future[]>} */
 export const recordedFutures = signal([]);
 
-/** Load the list of branches. Called once, on a site. */
+/** Load the list of recorded forks. Called once, on a site. */
 export async function loadFutures() {
   recordedFutures.value = await (await fetch("futures.json")).json();
 }
 
 /**
- * Follow the recorded branch of run `of` with `token` in `record`. Returns whether there is one.
- * @param {string | null} of
+ * Show the recorded fork of run `source` with `token` in `record`. Returns whether there is one.
+ * @param {string | null} source
  * @param {number} record
  * @param {number} token
  */
-export async function openFuture(of, record, token) {
-  const found = recordedFutures.peek().find((one) => one.of === of && one.record === record && one.token_id === token);
+export async function openFuture(source, record, token) {
+  const found = recordedFutures
+    .peek()
+    .find((one) => one.of === source && one.record === record && one.token_id === token);
   if (!found) return false;
   settings.seq.value = found.seq;
   return session.watch(found.id, record + 1); // after the record that shows which word is chosen

@@ -6,34 +6,35 @@ import { marksIn, nearest, nearestOfAny, recordOfStep, tokensOf } from "../core/
 import { enterNextAt, movePlayhead, playSpeed, stepPlayhead, viewSub } from "../state/playhead.js";
 import { markPlace, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { beneath, player } from "./player.js";
+import { player, playerBelow } from "./player.js";
 
 /** 1 forwards, −1 backwards, 0 if stopped. */
 export const playing = signal(0);
 /**
- * Kind of event that "next" and "previous" search for: `any`, one of core/events.js, or `token` of the shown sequence.
+ * Kind of event that "next" and "previous" search for: `any`, one of core/events.js, or `token` (of the shown
+ * sequence).
  */
 export const eventKind = signal("any");
 
 // ── Pure ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /**
- * Return the time of the beat after the one at `last`: its due time, or `now` if the page could not keep up.
+ * Return the time of the tick after `last`: one `period` later, or `now` if the page could not keep up.
  * @param {number} last
  * @param {number} now
  * @param {number} period
  */
-export function beat(last, now, period) {
+export function nextTick(last, now, period) {
   return now - last < 2 * period ? last + period : now;
 }
 
 /**
- * Return the action of the main button: `run` and `pause` control the engine, `play` and `stop` the playback. The
+ * Return the action of the main button. `run` and `pause` control the engine, `play` and `stop` the playback. The
  * engine is controlled only at the newest record of a live run.
  * @param {{live: boolean, following: boolean, running: boolean, playing: number}} now
  */
-export function mainAction({ live, following, running, playing: moves }) {
-  if (moves) return "stop";
+export function mainAction({ live, following, running, playing: direction }) {
+  if (direction) return "stop";
   if (!live || !following) return "play";
   return running ? "pause" : "run";
 }
@@ -64,7 +65,7 @@ export function doMain() {
   return { run, pause, play, stop }[main.peek()]();
 }
 
-/** Play the loaded log; from the beginning if it is at its end. */
+/** Play the loaded log, from the beginning if its last record is shown. */
 export function play(direction = 1) {
   if (!store.numRecords.peek()) return;
   const atEnd =
@@ -85,20 +86,20 @@ export function followPlaying() {
   let last = 0;
   let frame = 0;
   /** @param {number} now */
-  const look = (now) => {
+  const onFrame = (now) => {
     const speed = settings.speed.peek();
     if (now - last >= (speed ? 1000 / speed : 0)) {
-      last = beat(last, now, speed ? 1000 / speed : 0);
-      if (!move(playing.peek())) return ended();
+      last = nextTick(last, now, speed ? 1000 / speed : 0);
+      if (!move(playing.peek())) return onEnd();
     }
-    frame = requestAnimationFrame(look);
+    frame = requestAnimationFrame(onFrame);
   };
   effect(() => {
     cancelAnimationFrame(frame);
-    const moves = playing.value;
-    if (!moves) return;
-    last = -Infinity; // makes the first move at once
-    frame = requestAnimationFrame(look);
+    const direction = playing.value;
+    if (!direction) return;
+    last = -Infinity; // the first move is immediate
+    frame = requestAnimationFrame(onFrame);
   });
   effect(() => {
     playSpeed.value = playing.value ? settings.speed.value : null;
@@ -118,33 +119,33 @@ function move(direction) {
   return true;
 }
 
-function ended() {
-  if (playing.peek() > 0 && !isReplay()) store.backToLive(); // further records are followed
+function onEnd() {
+  if (playing.peek() > 0 && !isReplay()) store.backToLive(); // follow further records
   stop();
 }
 
-// ── Going somewhere ──────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Jumping ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Move one record forward or back, by hand. @param {number} direction */
+/** Stop playing and move one record forward or back. @param {number} direction */
 export function stepRecord(direction) {
   stop();
   store.goTo(Math.max(-1, store.viewIndex.peek() + direction));
 }
 
-/** Move one sub-step forward or back, by hand. @param {number} direction */
+/** Stop playing and move one sub-step forward or back. @param {number} direction */
 export function stepSub(direction) {
   stop();
   stepPlayhead(direction);
 }
 
 /**
- * Handle a presenter's "next": move forward; at the newest record of a live run, take a step; at the end of a lesson's
+ * Handle a presenter's "next": move forward. At the newest record of a live run, take a step; at the end of a lesson's
  * race, continue the lesson.
  */
 export async function next() {
   stop();
   if (move(1)) return;
-  if (!live.peek()) return void (await beneath()?.step());
+  if (!live.peek()) return void (await playerBelow()?.step());
   if (viewSub.peek() !== null) enterNextAt(0);
   if (!(await player.peek().step())) enterNextAt(null);
 }
@@ -154,7 +155,7 @@ export function previous() {
   return move(-1);
 }
 
-/** Jump to record `index`; the browser's Back returns here. @param {number} index */
+/** Jump to record `index`. The browser's Back returns to the current one. @param {number} index */
 export function jumpTo(index) {
   stop();
   const last = store.numRecords.peek() - 1;
@@ -203,7 +204,7 @@ export function jumpToEvent(direction, kind = eventKind.peek()) {
   return to !== null;
 }
 
-/** Show sub-step `sub` of the shown record; if it is already shown, show the record complete. @param {number} sub */
+/** Show sub-step `sub` of the shown record; if it is already shown, show the complete record. @param {number} sub */
 export function chooseSub(sub) {
   stop();
   const index = store.viewIndex.peek();
@@ -213,7 +214,7 @@ export function chooseSub(sub) {
 
 const isReplay = () => store.connection.peek() === "replay";
 
-/** Jump to the newest record, which is followed if the run is live. */
+/** Jump to the newest record, and follow a live run. */
 export function backToLive() {
   if (isReplay()) return jumpTo(store.numRecords.peek() - 1);
   stop();

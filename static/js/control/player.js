@@ -1,5 +1,5 @@
-// Player interface: the source of the shown records that transport and keys control. It is the page's own engine, or
-// lanes in lockstep while their panel is open.
+// Player interface: the source of records that transport and keys control. It is the page's own engine, or
+// runs in lockstep while their panel is open.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { own, shownRun } from "../state/run.js";
@@ -10,17 +10,17 @@ import { showOwn } from "./drawn.js";
 import { applyConfig, reset } from "./restart.js";
 
 /**
- * `live()`: whether it can produce more records; `running()`: whether it does now. `step()` resolves to whether a step
- * was taken. `prefill` and `add` (queue the draft) are null if unsupported; `forks`: whether its past can be replayed
- * with a change. `differs()`: whether the setup differs from this run; `restart()` then starts over. `say()`: its own
- * sentence on the record on view; null: that of the log. `shown`: the run it shows in place of the page's own, if any.
+ * `live()`: whether it can produce more records; `running()`: whether it is doing so. `step()` resolves to whether a
+ * step was taken. `prefill` and `add` (queue the draft) are null if unsupported; `forks`: whether its records can be
+ * replayed with a change. `differs()`: whether the setup differs from this run; `restart()` applies it. `sentence()`:
+ * text on the shown record, null for the log's. `shown`: the run that it shows instead of the page's own, if any.
  *
  * @typedef {{
  *   live: () => boolean, running: () => boolean,
  *   prefill: (() => unknown) | null, step: () => Promise<boolean>,
  *   run: () => unknown, pause: () => unknown, reset: () => unknown,
  *   add: (() => unknown) | null, forks: boolean, differs: () => boolean, restart: () => unknown,
- *   say: () => string | null, shown?: import("../state/run.js").Run,
+ *   sentence: () => string | null, shown?: import("../state/run.js").Run,
  * }} Player
  */
 
@@ -37,7 +37,7 @@ const ownPlayer = {
   forks: true,
   differs: () => actions.configDiffers() && Boolean(own.log.value?.length),
   restart: applyConfig,
-  say: () => null,
+  sentence: () => null,
 };
 
 async function step() {
@@ -46,7 +46,7 @@ async function step() {
 }
 
 /** Player that cannot produce records. @type {Player} */
-export const onlyLooking = {
+export const viewOnlyPlayer = {
   live: () => false,
   running: () => false,
   prefill: null,
@@ -58,33 +58,33 @@ export const onlyLooking = {
   forks: false,
   differs: () => false,
   restart: () => {},
-  say: () => null,
+  sentence: () => null,
 };
 
 /** Current player of the page. */
 export const player = signal(ownPlayer);
 
 /** @type {Player[]} stack of players; the last one is current */
-const drivers = [ownPlayer];
+const players = [ownPlayer];
 
-/** Return the player below the current one: a lesson, while its figure is a race; null for the page's own. */
-export const beneath = () => (drivers.length > 2 ? drivers[drivers.length - 2] : null);
+/** Return the player below the current one, such as a lesson below its race; null if that is the page's own. */
+export const playerBelow = () => (players.length > 2 ? players[players.length - 2] : null);
 
 /**
- * Make `other` the current player until the returned function is called; the previous player then resumes, in whatever
- * order players are released. A run that `other` shows is removed with it, and the page's own run reappears where it
- * was left.
+ * Make `other` the current player until the returned function is called. Players may be released in
+ * any order. If the run that `other` shows is displayed, the page's own run then replaces it, at its last
+ * position.
  * @param {Player} other
  */
 export function takeOver(other) {
-  drivers.push(other);
+  players.push(other);
   player.value = other;
   return () => {
-    const place = drivers.lastIndexOf(other);
+    const place = players.lastIndexOf(other);
     if (place < 0) return;
-    drivers.splice(place, 1);
+    players.splice(place, 1);
     batch(() => {
-      player.value = drivers[drivers.length - 1];
+      player.value = players[players.length - 1];
       if (shownRun.peek() === other.shown) showOwn();
     });
   };

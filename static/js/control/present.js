@@ -1,4 +1,4 @@
-// Present mode: only stage, pool and sentence are shown, controlled scene by scene with a remote.
+// Present view: only stage, pool and sentence are shown; a remote control steps through scenes.
 
 import { viewSub } from "../state/playhead.js";
 import { openView, settings } from "../state/settings.js";
@@ -8,21 +8,21 @@ import { playScene, scene, sceneEnd, scenes } from "./restart.js";
 
 export const isPresenting = () => settings.viewMode.value === "present";
 
-/** Toggle between the present view and the workspace; record and selection are kept. */
+/** Toggle between the present view and the workspace, with the same record and selection. */
 export const toggle = () => openView(isPresenting() ? "workspace" : "present");
 
-/** Play the next or previous scene; outside of a scene, the first or last one. @param {number} direction */
+/** Play the next or previous scene; without a current scene, the first or last one. @param {number} direction */
 export function toScene(direction) {
   const all = scenes.peek();
   const now = scene.peek();
   const at = now ? all.indexOf(now) : direction > 0 ? -1 : all.length;
-  const wanted = all[at + direction];
-  return wanted && playScene(wanted);
+  const target = all[at + direction];
+  return target && playScene(target);
 }
 
 /**
- * Handle a remote's "next": take a step; at the end of a scene in the present view, play the next scene. At a lesson's
- * question, in its free part and at its end, continue the lesson.
+ * Handle a remote control's "next": take a step; at the end of a scene in the present view, play the next scene. At a
+ * lesson's question, in its sandbox and at its end, continue the lesson.
  */
 export async function next() {
   if (isPresenting() && following.peek() && sceneEnd.peek() !== null) return toScene(1);

@@ -1,4 +1,4 @@
-// Actions that start a new log: reset, other settings, a scene. The previous prompts are queued again.
+// Actions that start a new log: reset, changed settings, a scene. A scene's prompts are queued again.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { measuredHeads } from "../core/roles.js";
@@ -6,7 +6,7 @@ import { fill, inLanguage, t } from "../i18n/words.js";
 import { command, submit } from "../net/commands.js";
 import { session } from "../net/session.js";
 import { followRun, keepDraft } from "../state/prompts.js";
-import { asking, chooseConfig, chooseSampling, wantedConfig, wantedModel } from "../state/run_settings.js";
+import { chooseConfig, chooseSampling, pendingConfigs, wantedConfig, wantedModel } from "../state/run_settings.js";
 import { settings, TABLE } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { showOwn } from "./drawn.js";
@@ -20,77 +20,77 @@ export const scenes = computed(() => /** @type {Scene[]} */ (store.modelFacts.va
 export const scene = computed(() => scenes.value.find((one) => one.id === settings.scene.value) ?? null);
 
 /**
- * Code that evaluates a whole run, loaded with the first scene.
+ * Module that computes the figures of a complete run, loaded with the first scene.
  * @type {import("../../vendor/signals/signals.js").Signal<typeof import("../core/scene_figures.js") | null>}
  */
-const counting = signal(null);
+const figuresModule = signal(null);
 effect(() => {
-  if (scene.value && !counting.peek())
+  if (scene.value && !figuresModule.peek())
     import("../core/scene_figures.js").then(
-      (code) => (counting.value = code),
+      (code) => (figuresModule.value = code),
       () => store.toast(t("error.no_answer"), "error"),
     );
 });
 
-/** Sentence on what the scene's complete run proves; null before its end. */
+/** Final sentence of the scene; null before the run's end. */
 export const sceneEnd = computed(() => {
   store.own.numRecords.value; // subscribes to the growing log
-  const [played, log, count] = [scene.value, store.own.log.value, counting.value];
-  const figures = played && log && count?.isOver(log) ? count.sceneFigures(log, played.seq ?? 0) : null;
+  const [played, log, module] = [scene.value, store.own.log.value, figuresModule.value];
+  const figures = played && log && module?.isOver(log) ? module.sceneFigures(log, played.seq ?? 0) : null;
   return played && figures ? fill(inLanguage(played.end), figures) : null;
 });
 
 /** Start a new, empty log with the same settings. */
 export async function reset() {
   store.backToLive();
-  await again(() => command("reset"));
+  await startOver(() => command("reset"));
 }
 
 /** Start a new log with the controls' settings. */
 export async function applyConfig() {
   store.backToLive();
-  return again(configure);
+  return startOver(configure);
 }
 
-/** Start a new run in place of a lost one, as soon as the server is back. */
-export const startAgain = () => again(() => session.startAgain());
+/** Start a new run instead of a lost one, as soon as the server is back. */
+export const startAgain = () => startOver(() => session.startAgain());
 
-/** Start an own run with the prompts of the followed one. */
-export const startOwnRun = () => again(() => session.startNewRun());
+/** Start a run of the user's own with the prompts of the followed one. */
+export const startOwnRun = () => startOver(() => session.startNewRun());
 
 /**
- * Start over: the prompt returns to the box, and a scene's prompts are queued again.
+ * Start over: the prompt returns to the text box, and a scene's prompts are queued again.
  * @param {() => Promise<unknown>} begin resolves to whether there will be a new log
- * @returns {Promise<boolean>} the same
+ * @returns {Promise<boolean>} whether there will be a new log
  */
-async function again(begin) {
+async function startOver(begin) {
   const played = scene.peek();
-  if (played) return stage(begin, played);
+  if (played) return startScene(begin, played);
   keepDraft();
   return Boolean(await begin());
 }
 
 /** @type {Promise<unknown>} */
-let configured = Promise.resolve(); // the last request
-let configurations = 0;
+let lastRequest = Promise.resolve();
+let numRequests = 0;
 
 /**
- * Send the settings after earlier ones are acknowledged, since requests may overtake each other. Returns null if they
+ * Send the settings after earlier ones are acknowledged, as requests may overtake each other. Returns null if they
  * are refused or newer ones follow.
  */
 async function configure() {
-  const mine = (configurations += 1);
-  asking.count += 1;
-  const before = configured;
+  const number = (numRequests += 1);
+  pendingConfigs.count += 1;
+  const before = lastRequest;
   const sent = before.then(() =>
-    mine === configurations ? command("configure", { config: wantedConfig(), model: wantedModel() }) : null,
+    number === numRequests ? command("configure", { config: wantedConfig(), model: wantedModel() }) : null,
   );
-  configured = sent.catch(() => null);
+  lastRequest = sent.catch(() => null);
   try {
     const answer = await sent;
-    return mine === configurations ? answer : null;
+    return number === numRequests ? answer : null;
   } finally {
-    asking.count -= 1;
+    pendingConfigs.count -= 1;
   }
 }
 
@@ -99,10 +99,7 @@ async function configure() {
 /** Return the page's initial value of every setting. */
 const initialValues = () => Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, row.initial]));
 
-/**
- * Play a scene: apply its settings, start a new log, queue its prompts and show the relevant part of the page.
- * @param {Scene} wanted
- */
+/** Play a scene: set its options, start a log, queue its prompts, show its part of the page. @param {Scene} wanted */
 export async function playScene(wanted) {
   showOwn();
   store.backToLive();
@@ -114,7 +111,7 @@ export async function playScene(wanted) {
     chooseSampling(wanted.sampling, initial);
     settings.priority.value = Number(initial.priority);
   });
-  if (!(await stage(configure, wanted))) return;
+  if (!(await startScene(configure, wanted))) return;
   const head = measuredHeads(store.own.log.peek()?.header.model).find(({ pattern }) => pattern === wanted.pattern);
   batch(() => {
     settings.layer.value = head?.layer ?? null;
@@ -138,20 +135,20 @@ export function playLinkedScene() {
 
 /**
  * @param {() => Promise<unknown>} begin resolves to whether there will be a new log
- * @param {Scene} wanted scene whose prompts it gets
+ * @param {Scene} target scene whose prompts are queued
  * @returns {Promise<boolean>} whether the prompts are queued
  */
-async function stage(begin, wanted) {
+async function startScene(begin, target) {
   const before = store.own.log.peek();
   if (!(await begin())) return false;
   await logAfter(before);
   batch(() => {
-    settings.scene.value = wanted.id;
-    settings.seq.value = wanted.seq;
+    settings.scene.value = target.id;
+    settings.seq.value = target.seq;
     followRun();
   });
-  const prompts = inLanguage(wanted.prompts);
-  return Boolean(await submit(prompts.map((text, i) => ({ text, after_steps: wanted.after_steps[i] ?? 0 }))));
+  const prompts = inLanguage(target.prompts);
+  return Boolean(await submit(prompts.map((text, i) => ({ text, after_steps: target.after_steps[i] ?? 0 }))));
 }
 
 /**
@@ -170,8 +167,8 @@ async function logAfter(before) {
 }
 
 /**
- * Follow a new run with these prompts and a complete configuration, and take its first `count` steps. Returns whether
- * it was created; if not, the followed run stays.
+ * Start and follow a run with these prompts and a complete configuration, and take its first `count` steps. Returns
+ * whether it was created; if not, the followed run stays.
  * @param {{prompts: string[], sampling: Record<string, unknown>, config: Record<string, unknown>}} wanted
  * @param {number} count
  */

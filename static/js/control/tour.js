@@ -1,4 +1,4 @@
-// Tour of the first visit: six stops on why there is a cache. The run determines whether a stop is completed.
+// Tour of the first visit: six stops that explain the cache. The run determines whether a stop is completed.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { countSequences } from "../core/state.js";
@@ -11,15 +11,15 @@ import { opening } from "./opening.js";
 
 /** @import {Signal} from "../../vendor/signals/signals.js" */
 
-// stored on this device: the current stop, "left:" and the stop at which it was left, or "done". Not a setting, since a
-// link must not carry it.
+// stored on this device: the current stop, "left:" and the stop at which the user left, or "done". Not a setting, as a
+// link must not contain it.
 const MEMORY_KEY = "kvtheater.tour";
 const LEFT = "left:";
 
 /** Name of the tour in a link to a lesson, and the lesson after it. */
 const LESSON = "tour";
 const NEXT_LESSON = "computed-twice";
-/** Duration in minutes, for reading and doing each stop, estimated as for lessons. */
+/** Duration in minutes of all stops, estimated as for lessons. */
 export const MINUTES = 4;
 
 const decodes = () => {
@@ -30,9 +30,9 @@ const decodes = () => {
 };
 
 /**
- * `target`: selector of the explained element, and `phone` of the element explained first if the target is taller than
- * a phone's window; `region`: its region on a phone; `side`: placement of the card; `points`: whether the task explains
- * pointing, which is tapping without a mouse.
+ * `target`: selector of the explained element; `phone`: of the element explained instead if the target is taller than
+ * a phone's window; `region`: its region on a phone; `side`: placement of the card; `points`: whether the task is
+ * pointing, or tapping without a mouse.
  *
  * @typedef {import("../state/settings.js").OwnValues["region"]} Region
  * @typedef {{
@@ -120,27 +120,28 @@ const PLACES = ["theater", "recording", "step", "scene", "exhibit", "run_a", "ru
 export function offerTour(memory) {
   storage = memory;
   const stored = read();
-  tourState.value = wayOf(stored);
+  tourState.value = parseState(stored);
   const isRequested = settings.lesson.value === LESSON;
-  if (isRequested) toBench();
+  if (isRequested) openWorkspace();
   const { detail, region } = settings;
   const isPanel = detail.value !== TABLE.detail.initial || region.value !== TABLE.region.initial;
-  const invited = settings.teach.value || isPanel || PLACES.some((name) => settings[name].value !== null);
-  if (!isRequested && (stored === "done" || stored?.startsWith(LEFT) || (stored === null && invited))) return;
+  const isDirected = settings.teach.value || isPanel || PLACES.some((name) => settings[name].value !== null);
+  if (!isRequested && (stored === "done" || stored?.startsWith(LEFT) || (stored === null && isDirected))) return;
   const wait = effect(() => {
     if (opening.value || settings.class.value || settings.viewMode.value !== "workspace") return;
-    if (connection.value === "live" && own.log.value) queueMicrotask(() => (wait(), stop.value === null && goOnTour()));
+    if (connection.value === "live" && own.log.value)
+      queueMicrotask(() => (wait(), stop.value === null && continueTour()));
   });
 }
 
 /** @param {string | null} stored @returns {typeof tourState.value} */
-function wayOf(stored) {
+function parseState(stored) {
   if (stored === "done") return { state: "over", at: 0 };
   const at = Number.parseInt((stored ?? "").replace(LEFT, ""), 10);
   return at >= 0 ? { state: "begun", at: Math.min(STOPS.length - 1, at) } : { state: "new", at: 0 };
 }
 
-const toBench = () => batch(() => ([settings.lesson.value, settings.viewMode.value] = [null, "workspace"]));
+const openWorkspace = () => batch(() => ([settings.lesson.value, settings.viewMode.value] = [null, "workspace"]));
 
 export function startTour() {
   helpOpen.value = false;
@@ -148,29 +149,29 @@ export function startTour() {
   show(0);
 }
 
-/** Continue at the stop where it was left; start over if it was completed. */
-function goOnTour() {
+/** Continue at the stop at which the user left; start over if the tour was completed. */
+function continueTour() {
   finished.value = new Set();
   show(tourState.peek().at);
 }
 
-/** Show the tour as the lesson before the first. */
-export function learnTour() {
-  toBench();
-  goOnTour();
+/** Open the tour from the list of lessons. */
+export function openTour() {
+  openWorkspace();
+  continueTour();
 }
 
 /** Leave the tour at the current stop. */
 export function leaveTour() {
   const { state } = tourState.peek();
-  keep(state === "over" ? "done" : `${LEFT}${at()}`);
+  store(state === "over" ? "done" : `${LEFT}${at()}`);
   stop.value = null;
 }
 
 /** Mark the tour as completed. */
 function endTour() {
   stop.value = null;
-  keep("done");
+  store("done");
 }
 
 /** Go from the tour's end to the first lesson. */
@@ -186,14 +187,14 @@ export const back = () => show(Math.max(0, at() - 1));
 /** @param {number} index */
 function show(index) {
   before = { decodes: decodes(), sequences: sequences() };
-  look(STOPS[index].id);
+  showSubject(STOPS[index].id);
   stop.value = index;
   if (isPhone()) settings.region.value = STOPS[index].region;
-  if (tourState.peek().state !== "over") keep(String(index));
+  if (tourState.peek().state !== "over") store(String(index));
 }
 
-/** Bring the subject of a stop into view: a head with wide attention, or a panel. @param {string} id */
-function look(id) {
+/** Show the subject of a stop: a head with wide attention, or a panel. @param {string} id */
+function showSubject(id) {
   const wide = own.log.value && widestHead(own.log.value);
   if (id !== "again") settings.detail.value = "attention";
   else settings.detail.value = "race";
@@ -203,7 +204,7 @@ function look(id) {
 
 effect(() => {
   if (stop.value === null || STOPS[stop.value].id !== "ask" || !own.numRecords.value) return;
-  queueMicrotask(() => look("ask")); // the first records determine the head
+  queueMicrotask(() => showSubject("ask")); // the first records determine the head
 });
 
 effect(() => {
@@ -221,11 +222,11 @@ function read() {
 }
 
 /** @param {string} value */
-function keep(value) {
-  tourState.value = wayOf(value);
+function store(value) {
+  tourState.value = parseState(value);
   try {
     storage?.setItem(MEMORY_KEY, value);
   } catch {
-    // not stored in a private window; the tour can be skipped again
+    // not stored in a private window; the next visit offers the tour again
   }
 }

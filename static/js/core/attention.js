@@ -1,6 +1,6 @@
 // Attention derived from the log: origin of each row, softmax of a query, and comparison of two runs. Pure.
 
-import { sightOf } from "./groups.js";
+import { attentionSpan } from "./groups.js";
 import { slotOf } from "./metrics.js";
 import { attentionRow } from "./sequence_view.js";
 import { isElsewhere } from "./slot_origins.js";
@@ -11,9 +11,9 @@ import { isElsewhere } from "./slot_origins.js";
  * @typedef {import("./log.js").TraceLog} Log
  * @typedef {import("./slot_origins.js").Origin} KeyOrigin where a row was computed
  * @typedef {{scaling: number, softcap: number | null, sink: number | null}} Terms
- * @typedef {{count: number, max: number, worst: (Record<string, unknown> & {kept: number, again: number}) | null}}
- *   Compared how many
- *   numbers were compared, the largest difference, and where it lies
+ * @typedef {Record<string, unknown> & {recorded: number, recomputed: number}} Worst place and values of a difference
+ * @typedef {{count: number, max: number, worst: Worst | null}} Compared number of compared pairs, and their largest
+ *   difference
  */
 
 // ── Rows, each belonging to the record that computed it ──────────────────────────────────────────────────────────────
@@ -46,8 +46,8 @@ function recordsOf(log, seqId, index) {
 
 /**
  * Return the source of the row of each of the view's positions with a key: `{record, seq_id, position}`, or null if the
- * log does not contain it. Positions from the prefix cache or a fork were computed by another sequence, which their
- * slot names: in the layer's block group, or in another one if that group released the block.
+ * log does not contain it. Positions from the prefix cache or a fork were computed by another sequence, which is found
+ * by their slot: in the layer's block group, or in another one if that group released the block.
  * @param {import("./sequence_view.js").SequenceView} view
  * @returns {(KeyOrigin | null)[]}
  */
@@ -120,7 +120,7 @@ export function strongest(row) {
 }
 
 /**
- * Return the weight that a row gives to keys after its query at `query`, which causal attention never does: {sum,
+ * Return the weight that a row gives to keys after its query at `query`, which must be 0 in causal attention: {sum,
  * position, weight} with the largest such weight and its key; null if there is none.
  * @param {Row} row
  * @param {number} query
@@ -158,12 +158,12 @@ export function pooled(row, width, bins) {
  * @param {number} query
  */
 export function visibleKeys(header, layer, query) {
-  const { window, sinks } = sightOf(header, layer);
+  const { window, sinks } = attentionSpan(header, layer);
   const first = Math.max(0, query - window + 1);
-  const seen = [];
-  for (let position = 0; position < Math.min(sinks, first); position++) seen.push(position);
-  for (let position = first; position <= query; position++) seen.push(position);
-  return seen;
+  const visible = [];
+  for (let position = 0; position < Math.min(sinks, first); position++) visible.push(position);
+  for (let position = first; position <= query; position++) visible.push(position);
+  return visible;
 }
 
 /**
@@ -218,16 +218,16 @@ export const nothingCompared = () => ({ count: 0, max: 0, worst: null });
  * Add the pairs of numbers of two arrays to a comparison. `where` is called only for a new maximum.
  * @param {Compared} found
  * @param {ArrayLike<number>} recorded
- * @param {ArrayLike<number>} again
+ * @param {ArrayLike<number>} recomputed
  * @param {(i: number) => Record<string, unknown>} where
  */
-export function compareInto(found, recorded, again, where) {
+export function compareInto(found, recorded, recomputed, where) {
   for (let i = 0; i < recorded.length; i++) {
-    const difference = Math.abs(recorded[i] - again[i]);
+    const difference = Math.abs(recorded[i] - recomputed[i]);
     // NaN on either side counts as an infinite difference
     if (!(difference <= found.max)) {
       found.max = Number.isNaN(difference) ? Infinity : difference;
-      found.worst = { ...where(i), kept: recorded[i], again: again[i] };
+      found.worst = { ...where(i), recorded: recorded[i], recomputed: recomputed[i] };
     }
   }
   found.count += recorded.length;
@@ -235,34 +235,34 @@ export function compareInto(found, recorded, again, where) {
 }
 
 /**
- * Compare one position in the log with `whole`, the same layer computed in a single pass (arrays of a LayerCapture):
- * the rows of `heads`, K and V. `found` has `weights`, `k` and `v`, created by `nothingCompared`. Returns whether the
- * row was loaded.
+ * Compare one position in the log with `reference`, the same layer computed in a single pass (arrays of a
+ * LayerCapture): the rows of `heads`, K and V. `found` has `weights`, `k` and `v`, created by `nothingCompared`.
+ * Returns whether a row was loaded.
  * @param {{weights: Compared, k: Compared, v: Compared}} found
  * @param {Log} log
  * @param {KeyOrigin} source
  * @param {number} position
- * @param {import("./trace.js").LayerCapture} whole
+ * @param {import("./trace.js").LayerCapture} reference
  * @param {number[]} heads
  */
-export function comparePosition(found, log, source, position, whole, heads) {
-  const layer = whole.layer;
-  const rows = whole.rows[0];
-  let here = false;
+export function comparePosition(found, log, source, position, reference, heads) {
+  const layer = reference.layer;
+  const rows = reference.rows[0];
+  let isLoaded = false;
   for (const head of heads) {
     const row = rowOf(log, source, layer, head);
     if (!row) continue;
-    here = true;
-    const again = rows.weights
+    isLoaded = true;
+    const recomputed = rows.weights
       .row(rows.heads.indexOf(head), position)
       .subarray(row.keyStart, row.keyStart + row.weights.length);
-    compareInto(found.weights, row.weights, again, (i) => ({ head, query: position, key: row.keyStart + i }));
+    compareInto(found.weights, row.weights, recomputed, (i) => ({ head, query: position, key: row.keyStart + i }));
   }
   for (const kind of /** @type {const} */ (["k", "v"])) {
-    for (let head = 0; head < whole[kind].shape[1]; head++) {
+    for (let head = 0; head < reference[kind].shape[1]; head++) {
       const vector = vectorAt(log, source, layer, kind, head);
-      if (vector) compareInto(found[kind], vector, whole[kind].row(position, head), (i) => ({ head, position, i }));
+      if (vector) compareInto(found[kind], vector, reference[kind].row(position, head), (i) => ({ head, position, i }));
     }
   }
-  return here;
+  return isLoaded;
 }

@@ -1,5 +1,5 @@
-// Attention output of a query: the sum of weight · V over its keys, computed from captured weights and values, beside
-// the vector that the engine captured. Pure.
+// Attention output of a query: the sum of weight · V over its keys, computed from captured weights and values, and
+// compared with the output that the engine captured. Pure.
 
 import { attentionRow, originOf, sequenceViewAt, vectorOf } from "./sequence_view.js";
 import { isElsewhere } from "./slot_origins.js";
@@ -7,8 +7,8 @@ import { isElsewhere } from "./slot_origins.js";
 /** @import {SequenceView} from "./sequence_view.js" */
 
 /**
- * `positions`: of the row's keys, in order; `values`: their V; `recorded`: the captured output, or null; `largest`: max
- * |recorded − sum|.
+ * `positions`: positions of the row's keys, in order; `values`: their V; `recorded`: the captured output, or null;
+ * `largest`: max |recorded − sum|.
  * @typedef {{
  *   positions: number[], weights: Float32Array, values: Float32Array[], sum: Float64Array,
  *   recorded: Float32Array | null, largest: number | null,
@@ -31,8 +31,8 @@ export function weightedSum(weights, values, count = weights.length) {
 }
 
 /**
- * Return the view of the record that computed the query at `position`, and its position there. Null if the log does not
- * contain it.
+ * Return the view of the record that computed the query at `position`, and the query's position there. Null if the log
+ * does not contain it.
  * @param {SequenceView} view
  * @param {number} position
  * @returns {{view: SequenceView, query: number} | null}
@@ -41,8 +41,8 @@ export function queryAt(view, position) {
   if (position === view.query) return { view, query: position };
   const origin = originOf(view, position);
   if (!origin || isElsewhere(origin)) return null;
-  const then = sequenceViewAt(view.log, origin.record, origin.seq_id, view.layer, view.head);
-  return then ? { view: then, query: origin.position } : null;
+  const source = sequenceViewAt(view.log, origin.record, origin.seq_id, view.layer, view.head);
+  return source ? { view: source, query: origin.position } : null;
 }
 
 /**
@@ -50,7 +50,8 @@ export function queryAt(view, position) {
  * loaded.
  * @param {SequenceView} view
  * @param {number | null} [query]
- * @returns {{missing: number[], output: AttentionOutput | null} | null} null without a query or its row
+ * @returns {{missing: number[], output: AttentionOutput | null} | null} null if there is no query or its row is not
+ * loaded
  */
 export function outputOf(view, query = view.query) {
   const { log, index, layer, head } = view;
@@ -66,20 +67,20 @@ export function outputOf(view, query = view.query) {
   const sum = weightedSum(weights, values);
   const packed = log.packedIndex(index, view.seq.seq_id, query);
   const recorded = packed < 0 ? null : (log.layer(index, layer)?.out?.row(packed, head) ?? null);
-  const largest = recorded && sum.reduce((most, value, d) => Math.max(most, Math.abs(value - recorded[d])), 0);
+  const largest = recorded && sum.reduce((max, value, d) => Math.max(max, Math.abs(value - recorded[d])), 0);
   return { missing, output: { positions, weights, values, sum, recorded, largest } };
 }
 
 /**
- * Return the rows of a picture with space for `room` keys: those with the largest weights in text order, and the
- * remaining ones together.
+ * Select the keys for a picture of at most `maxRows` rows: `shown` are those with the largest weights, in text order;
+ * `rest` share one row.
  * @param {AttentionOutput} output
- * @param {number} room
+ * @param {number} maxRows
  * @returns {{shown: number[], rest: number[]}} indices of `positions`
  */
-export function rowsFor({ weights }, room) {
+export function rowsFor({ weights }, maxRows) {
   const order = [...weights.keys()].filter((i) => weights[i] > 0).sort((a, b) => weights[b] - weights[a]);
-  const count = order.length <= room ? order.length : Math.max(1, room - 1);
+  const count = order.length <= maxRows ? order.length : Math.max(1, maxRows - 1);
   const up = (/** @type {number} */ a, /** @type {number} */ b) => a - b;
   return { shown: order.slice(0, count).sort(up), rest: order.slice(count).sort(up) };
 }

@@ -1,5 +1,5 @@
-// Largest branches of the prefix cache, for a fully loaded log; `engine/trace/log_index/prefixes.py` is the counterpart
-// for long ones. Pure.
+// Largest branches of the prefix cache, from a fully loaded log; `engine/trace/log_index/prefixes.py` finds those of
+// logs that are too long to load. Pure.
 
 import { branchesOf } from "./prefix_branches.js";
 import { beginsSequence } from "./prefix_tree.js";
@@ -12,31 +12,31 @@ import { lowest } from "./search.js";
  * @property {number | string} id
  * @property {number} parent index of the parent branch; -1: none
  * @property {number} level from 1 on
- * @property {boolean} begins whether a sequence begins with it; false without a parent: the predecessor is unknown
+ * @property {boolean} begins whether a sequence begins with it; if false for a root, its predecessor is unknown
  * @property {Kind} standing
  * @property {number} blocks contents of the branch
  * @property {number} tokens
- * @property {number} all_blocks including all descendants: cached contents
- * @property {number} all_tokens
- * @property {number} held contents of them held by sequences
- * @property {number} used_in last record with an operation on one of them; -1: none
+ * @property {number} all_blocks cached contents of it and all descendants
+ * @property {number} all_tokens tokens of these
+ * @property {number} held contents of these that sequences hold
+ * @property {number} used_in last record that allocated or hit one of these; -1: none
  * @property {number} first_in record in which its first content was computed or stored
- * @property {number[]} token_ids the first ones
- * @property {string} text its start, as far as it is valid text
+ * @property {number[]} token_ids of its first content, at most MAX_TOKEN_IDS
+ * @property {string} text its first tokens as text, as far as they are valid UTF-8
  * @property {number} num_more child branches left out
  * @typedef {{branches: Branch[], num_more: number, blocks: number, tokens: number, unnamed: number}} Branches
  * @typedef {{blocks: number, tokens: number, held: number, used: number}} Sum
  */
 
-const FEW = 6; // token ids kept per branch
+const MAX_TOKEN_IDS = 6;
 
 /**
- * Return the `most` branches of a tree with the most tokens, parents before children.
+ * Return the `limit` branches of a tree with the most tokens, parents before children.
  * @param {Tree} tree
- * @param {number} most
+ * @param {number} limit
  * @returns {Branches}
  */
-export function branchesIn(tree, most) {
+export function branchesIn(tree, limit) {
   const sums = sumsOf(tree);
   const sumOf = (/** @type {Node} */ node) => /** @type {Sum} */ (sums.get(node));
   const size = (/** @type {Open} */ { from }) => sumOf(from.nodes[0]).tokens;
@@ -48,7 +48,7 @@ export function branchesIn(tree, most) {
     .sort(bySize);
   /** @type {Found[]} */
   const roots = [];
-  for (let count = 0; open.length && count < most; count++) {
+  for (let count = 0; open.length && count < limit; count++) {
     const { from, parent } = /** @type {Open} */ (open.shift());
     const [first] = from.nodes;
     const sum = sumOf(first);
@@ -67,7 +67,7 @@ export function branchesIn(tree, most) {
         held: sum.held,
         used_in: sum.used,
         first_in: first.content.record,
-        token_ids: first.content.tokens.slice(0, FEW),
+        token_ids: first.content.tokens.slice(0, MAX_TOKEN_IDS),
         text: "",
         num_more: from.children.length,
       },
@@ -75,26 +75,26 @@ export function branchesIn(tree, most) {
     };
     if (parent) parent.branch.num_more -= 1;
     (parent?.children ?? roots).push(found);
-    for (const below of from.children) insert(open, { from: below, parent: found }, bySize);
+    for (const child of from.children) insert(open, { from: child, parent: found }, bySize);
   }
   /** @type {Branch[]} */
   const branches = [];
-  const ways = roots.toReversed().map((found) => ({ found, parent: -1 }));
-  for (let next = ways.pop(); next; next = ways.pop()) {
+  const stack = roots.toReversed().map((found) => ({ found, parent: -1 }));
+  for (let next = stack.pop(); next; next = stack.pop()) {
     next.found.branch.parent = next.parent;
     const parent = branches.push(next.found.branch) - 1;
-    for (const found of next.found.children.toReversed()) ways.push({ found, parent });
+    for (const found of next.found.children.toReversed()) stack.push({ found, parent });
   }
   const all = (/** @type {"blocks" | "tokens"} */ name) =>
     tree.roots.reduce((total, node) => total + sumOf(node)[name], 0);
-  const left = open.filter(({ parent }) => parent === null).length;
-  return { branches, num_more: left, blocks: all("blocks"), tokens: all("tokens"), unnamed: 0 };
+  const omitted = open.filter(({ parent }) => parent === null).length;
+  return { branches, num_more: omitted, blocks: all("blocks"), tokens: all("tokens"), unnamed: 0 };
 }
 
 /** @param {Node} a @param {Node} b */
 const haveSameKind = (a, b) => a.kind === b.kind;
 
-/** Return the cached contents below each node, including itself. @param {Tree} tree @returns {Map<Node, Sum>} */
+/** Return the sums of each node and its descendants. @param {Tree} tree @returns {Map<Node, Sum>} */
 function sumsOf({ roots }) {
   /** @type {Node[]} parents before children */
   const order = [...roots];

@@ -9,12 +9,12 @@ export class BusyTime {
   #starts = [];
   /** @type {number[]} */
   #ends = [];
-  /** @type {number[]} seconds in all intervals before each */
+  /** @type {number[]} seconds of all intervals before each */
   #sums = [];
 
   /**
    * Add a record's step of `seconds` and the transfers that ended in it. Returns the clock reading at which the
-   * earliest of them began: engine time at later readings may have changed.
+   * earliest of them began; engine time at later readings may have changed.
    * @param {import("./trace.js").StepRecord} record
    * @param {number} seconds
    */
@@ -46,7 +46,7 @@ export class BusyTime {
       sums.push(place ? sums[place - 1] + ends[place - 1] - starts[place - 1] : 0);
   }
 
-  /** Return the engine time at a clock reading. @param {number} at */
+  /** Return the engine time before a clock reading. @param {number} at */
   before(at) {
     const place = lowest(this.#starts.length, (i) => this.#starts[i] > at) - 1;
     return place < 0 ? 0 : this.#sums[place] + Math.min(at, this.#ends[place]) - this.#starts[place];

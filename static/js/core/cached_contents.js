@@ -1,5 +1,5 @@
-// All contents the prefix cache of a run ever had, keyed by the hash in `cache` operations, and their evictions. An
-// incremental fold over the records. Pure.
+// All contents that the prefix cache of a run ever held, keyed by the hash in `cache` operations, and their evictions.
+// An incremental fold over the records. Pure.
 
 import { folding, memo } from "./folds.js";
 
@@ -11,16 +11,15 @@ export const hashKey = memo((/** @type {Uint8Array} */ hash) =>
 );
 
 /**
- * @typedef {{record: number, block: number, seq: number | null}} Eviction `seq`: for which the block was allocated
+ * @typedef {{record: number, block: number, seq: number | null}} Eviction `seq`: the sequence that got the block
  * @typedef {object} Content of one block, identified by all tokens from the start of its sequence
  * @property {string} hash hexadecimal
- * @property {string | null} parent hash of the preceding content, which may be unknown for a monitored server; null: a
- * sequence begins with it, or `unsaid`
- * @property {boolean} unsaid the monitored server did not report its predecessor
+ * @property {string | null} parent hash of the preceding content; null if a sequence begins with it, or `parentUnknown`
+ * @property {boolean} parentUnknown the monitored server did not report its predecessor
  * @property {string | null} salt of the sequence it was computed for; part of the hash
  * @property {number} logical number of preceding blocks; a lower bound for a monitored server
  * @property {number[]} tokens ids
- * @property {number} seq the sequence it was first computed for
+ * @property {number} seq first sequence that computed it
  * @property {number} record of that computation
  * @property {Eviction[]} evictions ascending
  */
@@ -42,7 +41,7 @@ export class Contents {
       if (op.type === "submit") this.#salts.set(op.seq_id, op.cache_salt ?? null);
       else if (op.type === "fork") this.#salts.set(op.seq_id, this.#salts.get(op.parent_seq_id) ?? null);
       else if (op.type === "cache") this.#add(op, index);
-      else if (op.type === "stored") this.#see(op, index);
+      else if (op.type === "stored") this.#merge(op, index);
       else if (op.type === "removed") {
         if (!op.num_left)
           // otherwise it is still cached
@@ -61,29 +60,28 @@ export class Contents {
     if (this.byHash.has(hash)) return;
     const parent = parent_hash && hashKey(parent_hash);
     const salt = this.#salts.get(seq) ?? null;
-    this.byHash.set(hash, { hash, parent, unsaid: false, salt, logical, tokens, seq, record, evictions: [] });
-    this.#byTokens.set(placeOf(parent, salt, tokens), hash);
+    this.byHash.set(hash, { hash, parent, parentUnknown: false, salt, logical, tokens, seq, record, evictions: [] });
+    this.#byTokens.set(tokensKey(parent, salt, tokens), hash);
   }
 
   /**
-   * Merge a report of a monitored server, which may report a content several times with varying detail: one that left
-   * the pool comes without tokens and predecessor. Successors may be reported before their predecessors, which may
-   * never be reported.
+   * Merge a report of a monitored server, which may report a content several times with varying detail: without tokens
+   * and predecessor after it left the pool. Successors may be reported before their predecessors, or without them.
    * @param {import("./trace.js").Stored} op
    * @param {number} record
    */
-  #see(
-    { block_hash, parent_hash, parent_unsaid: unsaid = false, token_ids: tokens, extra_keys: extra = null },
+  #merge(
+    { block_hash, parent_hash, parent_unsaid: parentUnknown = false, token_ids: tokens, extra_keys: extra = null },
     record,
   ) {
     const hash = hashKey(block_hash);
     const known = this.byHash.get(hash);
-    if (known && !(known.unsaid && !unsaid) && !(tokens.length && !known.tokens.length)) return;
+    if (known && !(known.parentUnknown && !parentUnknown) && !(tokens.length && !known.tokens.length)) return;
     /** @type {Content} */
     const content = known ?? {
       hash,
       parent: null,
-      unsaid: true,
+      parentUnknown: true,
       salt: extra,
       logical: 0,
       tokens,
@@ -95,17 +93,18 @@ export class Contents {
     if (tokens.length) content.tokens = tokens;
     content.salt ??= extra;
     const parent = parent_hash && hashKey(parent_hash);
-    if (content.unsaid && !unsaid && !this.#followsFrom(hash, parent)) {
-      content.unsaid = false;
+    if (content.parentUnknown && !parentUnknown && !this.#followsFrom(hash, parent)) {
+      content.parentUnknown = false;
       content.parent = parent;
       content.logical = parent === null ? 0 : (this.byHash.get(parent)?.logical ?? 0) + 1;
       if (parent !== null) this.#followed.add(parent);
     }
-    if (tokens.length && !content.unsaid) this.#byTokens.set(placeOf(content.parent, content.salt, tokens), hash);
+    if (tokens.length && !content.parentUnknown)
+      this.#byTokens.set(tokensKey(content.parent, content.salt, tokens), hash);
   }
 
   /**
-   * Return whether content `hash` precedes or equals `parent`: hashes that form a cycle are damaged.
+   * Return whether content `hash` precedes or equals `parent`; such a cycle occurs only in a damaged log.
    * @param {string} hash
    * @param {string | null} parent
    */
@@ -117,14 +116,14 @@ export class Contents {
   }
 
   /**
-   * Return the content with these tokens after `parent`, or at the start under `salt`; undefined if there never was
-   * one.
+   * Return the content with these tokens after `parent`, or at the start under `salt`; undefined if it was never
+   * cached.
    * @param {string | null} parent
    * @param {string | null} salt
    * @param {number[]} tokens
    */
   after(parent, salt, tokens) {
-    return this.byHash.get(this.#byTokens.get(placeOf(parent, salt, tokens)) ?? "");
+    return this.byHash.get(this.#byTokens.get(tokensKey(parent, salt, tokens)) ?? "");
   }
 
   /** Return the salt of a sequence's request. @param {number} seq */
@@ -133,8 +132,8 @@ export class Contents {
   }
 }
 
-/** Key of a content's place; only the first block of a sequence has its salt in the hash. */
-const placeOf = (
+/** Key of `#byTokens`; the salt enters only the hash of a sequence's first block. */
+const tokensKey = (
   /** @type {string | null} */ parent,
   /** @type {string | null} */ salt,
   /** @type {number[]} */ tokens,

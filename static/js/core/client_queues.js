@@ -38,7 +38,7 @@ class Clients {
       const { before } = this.parts.read(op, instance);
       if (op.type === "submit" && op.client) {
         this.bySeq.set(op.seq_id, op.client);
-        if (before !== null) continue; // the same request on another instance
+        if (before !== null) continue; // the request continues on another instance
         const since = timing.at - (op.waited ?? 0);
         this.entries.push({ record: this.length, at: timing.at, since, client: op.client });
       } else if (op.type === "fork") {
@@ -59,8 +59,8 @@ const clientsOf = folding(
 export const hasClients = (log) => clientsOf(log).entries.length > 0;
 
 /**
- * Return the clients with anything in or after record `index`'s step, in the order of their arrival. `waiting`: current
- * number of waiting requests by client, from the server; null for a past record, where later submissions determine it
+ * Return the clients with requests or tokens in record `index`, in the order of their arrival. `waiting`: current
+ * number of waiting requests by client, from the server; null for a past record: later submissions determine it
  * (requests that left before submission are in no log).
  * @param {TraceLog} log
  * @param {number} index
@@ -85,19 +85,19 @@ export function clientsAt(log, index, waiting = null) {
   }
   const record = log.records[index];
   const state = log.stateAt(index);
-  const of = (/** @type {number} */ seq) => {
+  const rowOfSeq = (/** @type {number} */ seq) => {
     const client = bySeq.get(seq);
     return client === undefined ? undefined : rowOf(client);
   };
-  for (const seq of [...state.waiting, ...state.receiving]) of(seq)?.queued.push(seq);
-  for (const seq of state.running) of(seq)?.running.push(seq);
+  for (const seq of [...state.waiting, ...state.receiving]) rowOfSeq(seq)?.queued.push(seq);
+  for (const seq of state.running) rowOfSeq(seq)?.running.push(seq);
   for (const { seq_id: seq, token_ids: tokens } of record?.batch ?? []) {
-    const row = of(seq);
+    const row = rowOfSeq(seq);
     if (row) row.tokens += tokens.length;
   }
   const ends = new Map((record?.ops ?? []).flatMap((op) => (op.type === "finish" ? [[op.seq_id, op.reason]] : [])));
   for (const { seq_id: seq, token_bytes: bytes } of record?.outputs ?? [])
-    of(seq)?.streamed.push({ seq, bytes, end: ends.get(seq) ?? null });
+    rowOfSeq(seq)?.streamed.push({ seq, bytes, end: ends.get(seq) ?? null });
   return [...rows.values()].filter(
     ({ ahead, queued, running, tokens, streamed }) =>
       ahead || queued.length || running.length || tokens || streamed.length,

@@ -39,7 +39,7 @@ const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
  *   Capture: import("./trace.js").Capture, LayerCapture: import("./trace.js").LayerCapture}} Kinds
  */
 
-/** @type {new (options: object) => any} the vendored types declare the members it overrides and reads as private */
+/** @type {new (options: object) => any} avoids the vendored types, which declare the members used below as private */
 const Base = Decoder;
 
 /** Decoder that rejects what Python's reader rejects: text that is not UTF-8 and keys that are not text. */
@@ -55,7 +55,7 @@ class StrictDecoder extends Base {
     try {
       return UTF8.decode(bytes);
     } catch {
-      if (isKey) return `\ud800${bytes.join(" ")}`; // no field has such a name, and no map key may
+      if (isKey) return `\ud800${bytes.join(" ")}`; // unknown as a field, rejected as a map key
       throw new TraceFormatError("text that is no UTF-8");
     }
   }
@@ -94,13 +94,13 @@ export function decodeAs(bytes, kind) {
   }
   const wrong = wrongIn(value, kind);
   if (wrong !== null) throw new TraceFormatError(`not a valid ${wrong}`);
-  return /** @type {any} what has been checked just now */ (value);
+  return /** @type {any} checked by `wrongIn` */ (value);
 }
 
 /** @param {unknown} error */
 const messageOf = (error) => (error instanceof Error ? error.message : String(error));
 
-/** Return a Uint8Array over any binary type of a transport. @param {unknown} binary */
+/** Return a Uint8Array over the bytes of a buffer or view. @param {unknown} binary */
 export function asBytes(binary) {
   if (binary instanceof Uint8Array) return binary;
   if (binary instanceof ArrayBuffer) return new Uint8Array(binary);

@@ -1,4 +1,4 @@
-// Memory that other reservation schemes would have needed for the same requests, calculated from the log. Pure.
+// Memory that other schemes of reservation would have needed for the same requests, calculated from the log. Pure.
 
 import { bytesOfBlock, capacityBytes, heldIn, isOfStates } from "./groups.js";
 import { memoryFigures } from "./state.js";
@@ -11,20 +11,21 @@ import { memoryFigures } from "./state.js";
 const USUAL_BLOCK = 16;
 
 /**
- * Return the memory of `state`'s running requests if each had got `max_model_len` contiguous slots at its admission.
+ * Return the memory of `state`'s running requests if each had been given `max_model_len` contiguous slots at its
+ * admission.
  *
  * A slot holds one token in all layers; if kinds of layers have separate pools, their bytes are converted to slots.
  *
  * - `slots_each`: max_model_len; `pool_slots`: num_blocks · block_size of this run's pool
- * - `requests`: for each running sequence `seq_id`, `slots` reserved in all three ways and `computed`, the tokens that
- *   fill them: `contiguous` = max_model_len, `limit` = prompt + max_tokens (its maximum length), `paged` = the
- *   blocks in its tables, or ⌈computed / B⌉ · B if this run does not page
+ * - `requests`: for each running sequence, its `computed` tokens and the slots that each of three schemes reserves:
+ *   `contiguous` = max_model_len, `limit` = prompt + max_tokens (its maximum length), `paged` = the blocks in its
+ *   tables, or ⌈computed / B⌉ · B if this run does not page
  * - `contiguous_slots`, `limit_slots`, `paged_slots`: their sums. Paged is the memory held if this run pages (shared
  *   blocks count once), else the sum over blocks of USUAL_BLOCK
- * - `fit`: ⌊pool_slots / max_model_len⌋ requests fit, summed over the instances; `unfit`: how many of the running ones
+ * - `fit`: ⌊pool_slots / max_model_len⌋, the requests that fit, summed over instances; `unfit`: running requests that
  *   would not
  *
- * Null if the header lacks max_model_len, and for layers with states, which exist with paged blocks only.
+ * Null if the header lacks max_model_len, or if layers have states, which exist only with paged blocks.
  * @param {import("./trace.js").Header} header @param {State} state
  */
 export function counterfactual(header, state) {

@@ -1,6 +1,6 @@
 // CSV output, in the same format as the server's: engine/trace/export/tables.py.
 
-// Characters that a spreadsheet takes for the start of a formula, in a text from a prompt, a model or a file.
+// First characters that make a spreadsheet run a cell as a formula. Texts of prompts and files may begin with them.
 const FORMULA = /^[=+\-@\t\r\n＝＋－＠]/;
 
 /** @typedef {string | number | boolean | null | undefined | (string | number)[]} Cell */

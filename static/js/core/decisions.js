@@ -29,7 +29,7 @@ function withReason(header, record, op, at) {
 }
 
 /**
- * Infer the reason of an `allocate` from the operations and the batch beside it; null if unknown.
+ * Infer the reason of an `allocate` from the other operations and the batch of its record; null if unknown.
  * @param {Header} header
  * @param {StepRecord} record
  * @param {Allocate} op

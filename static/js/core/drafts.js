@@ -7,7 +7,7 @@ import { folding } from "./folds.js";
 /** @typedef {{start: number, token_bytes: Uint8Array[], accepted: number}} Drafts `start`: position of the first */
 
 /**
- * Return the drafts of sequence `seqId` in a record, or null. None is accepted if the record verified none.
+ * Return the drafts of sequence `seqId` in a record, or null. `accepted` is 0 if the record verified none.
  * @param {Pick<StepRecord, "ops" | "batch">} record
  * @param {number} seqId
  * @returns {Drafts | null}
@@ -32,7 +32,7 @@ export function endOf(record, entry) {
 }
 
 /**
- * Return the last token that a record chose for a sequence, or null: with drafts there may be several.
+ * Return the last token that a record chose for a sequence, or null. With drafts there may be several.
  * @param {StepRecord} record
  * @param {number} seqId
  */
@@ -56,7 +56,7 @@ const verifiedIn = folding(
 );
 
 /**
- * Return draft totals of sequence `seqId` up to record `index`: verified, accepted, and number of steps.
+ * Return the number of drafted and accepted tokens of `seqId` up to record `index`, and of steps that verified them.
  * @param {Log} log
  * @param {number} seqId
  * @param {number} index

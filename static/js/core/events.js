@@ -8,7 +8,7 @@ import { lowest } from "./search.js";
 
 /** @typedef {{length: number, records: StepRecord[]}} Log */
 
-/** Kinds of events, in the order of the menu. `tokensOf` returns the kind `token` of a sequence. */
+/** Kinds of events, in the order of the menu. For the kind `token` of a sequence see `tokensOf`. */
 export const KINDS = ["submit", "prefill", "hit", "fork", "copy", "preempt", "swap", "load", "evict", "finish"];
 
 /** Return the kinds of events in one record, as a set. @param {StepRecord} record @returns {Set<string>} */
@@ -23,8 +23,8 @@ function marksOf(record) {
 }
 
 /**
- * Return the records of each kind, ascending: a Map of kind -> [record index, …]. Grows with the log; treat it as
- * frozen.
+ * Return the records of each kind, ascending: a Map of kind -> [record index, …]. It grows with the log; do not modify
+ * it.
  * @param {Log} log
  */
 export function marksIn(log) {
@@ -41,7 +41,7 @@ export function tokensOf(log, seqId) {
 }
 
 /**
- * Return the record of engine step `step` (the first with that many passes), or null if the log does not reach it.
+ * Return the first record whose `step` is `step`, or null if the log has none.
  * @param {Log | null} log null: no log
  * @param {number} step
  */

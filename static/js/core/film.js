@@ -1,18 +1,18 @@
-// Content of the opening film, from its two recordings: request A alone, B with the same prefix, C that waits; and A
-// again without a cache. Pure: every number of the film comes from these logs.
+// Content of the opening film, from two recordings. In the first, request A runs alone, then B shares its prefix and C
+// waits; the second is A without a cache. Pure: every number of the film comes from these logs.
 
 import { vectorAt } from "./attention.js";
 import { outputIn } from "./drafts.js";
 import { loneLabel } from "./labels.js";
 import { kvHeadOf } from "./shape.js";
-import { FEWEST, widestRow } from "./wide_rows.js";
+import { MIN_KEYS, widestRow } from "./wide_rows.js";
 
 /** @import {TraceLog} from "./log.js" */
 /** @import {Defer} from "./trace.js" */
 
 /**
- * @typedef {{index: number, layer: number, head: number, query: number, weights: Float32Array}} QueryAttention a query:
- * `weights` of the keys from position 0 to its own
+ * @typedef {{index: number, layer: number, head: number, query: number, weights: Float32Array}} QueryAttention
+ *   `weights`: of the keys from position 0 to the query's own
  * @typedef {{token_id: number, text: string, p: number}} Word a candidate with its probability
  * @typedef {{id: number, table: number[]}} Holder a sequence and its block table
  * @typedef {{index: number, a: Holder, b: Holder, c: number, shared: number[], needed: number, available: number}}
@@ -26,17 +26,17 @@ import { FEWEST, widestRow } from "./wide_rows.js";
  * @property {number} numPrompt
  * @property {string[]} words A's tokens as displayed
  * @property {number[]} steps records that computed A until B arrived
- * @property {number[]} without tokens computed up to and including each of these steps, without a cache
- * @property {number[]} kept the same with the cache
+ * @property {number[]} withoutCache cumulative computed tokens after each of these steps, without a cache
+ * @property {number[]} withCache the same with the cache
  * @property {number} blockSize
  * @property {number} numBlocks
  * @property {number[]} table A's, after the last of `steps`
  * @property {Serving | null} serving
- * @property {number} fanAt record of the word that the fan expands
+ * @property {number} fanAt record of the token whose candidates are shown as a fan
  * @property {Word[]} fan its candidates, most probable first
  */
 
-const LEAST = 0.02; // minimum probability of a word in the fan
+const MIN_PROBABILITY = 0.02; // of a word in the fan
 const MAX_WORDS = 5;
 
 /**
@@ -54,9 +54,8 @@ export function filmOf(log, plain) {
   const until = b ? b.submitted_in : log.length;
   const steps = computing(log, a.seq_id).filter((index) => index < until);
   const last = steps[steps.length - 1];
-  const sizes = sums(log, steps);
   const first = plain ? [...plain.tail.sequences.keys()][0] : 0;
-  const without = plain ? sums(plain, computing(plain, first)).slice(0, steps.length) : [];
+  const withoutCache = plain ? sums(plain, computing(plain, first)).slice(0, steps.length) : [];
   const after = log.stateAt(last);
   return {
     log,
@@ -66,8 +65,8 @@ export function filmOf(log, plain) {
     numPrompt: a.num_prompt_tokens,
     words: a.token_bytes.map(wordOf),
     steps,
-    without,
-    kept: sizes,
+    withoutCache,
+    withCache: sums(log, steps),
     blockSize: after.block_size,
     numBlocks: after.blocks.length,
     table: after.sequences.get(a.seq_id)?.block_tables[0] ?? [],
@@ -77,18 +76,18 @@ export function filmOf(log, plain) {
 }
 
 /**
- * Return the query for the attention scene: among those with at most `most` keys, the one with the widest spread of
+ * Return the query for the attention scene: among those with at most `maxKeys` keys, the one with the widest spread of
  * weights whose maximum still stands out. Null if no row was recorded.
  * @param {Film} film
- * @param {number} most
+ * @param {number} maxKeys
  * @returns {QueryAttention | null}
  */
-export function attentionOf(film, most) {
+export function attentionOf(film, maxKeys) {
   /** @type {(QueryAttention & {spread: number}) | null} */
   let best = null;
   for (const index of film.steps) {
     const query = queryIn(film, index);
-    if (query + 1 < FEWEST || query + 1 > most) continue;
+    if (query + 1 < MIN_KEYS || query + 1 > maxKeys) continue;
     const found = widestRow(film.log, index, film.seq, query);
     if (found && (!best || found.spread > best.spread)) best = { index, query, ...found };
   }
@@ -112,7 +111,7 @@ export function vectorIn(film, kind, position, head) {
 /** Return the position of A's last token computed in record `index`. @param {Film} film @param {number} index */
 const queryIn = (film, index) => film.numPrompt - 1 + film.steps.indexOf(index);
 
-/** Return a token for display: without a leading space, line ends as a sign. @param {Uint8Array} bytes */
+/** Return a token for display: without a leading space, line breaks as a symbol. @param {Uint8Array} bytes */
 export function wordOf(bytes) {
   const label = loneLabel(bytes);
   const text = label.of ? label.hex : label.text;
@@ -157,22 +156,22 @@ function servingOf(log, a, b, c) {
 }
 
 /**
- * Return the word with the lowest probability, and its alternatives.
+ * Return the record whose chosen token was the least probable, and its candidates.
  * @param {TraceLog} log
  * @param {number} seq
  * @param {number[]} steps
  */
 function fanOf(log, seq, steps) {
-  let [fanAt, least] = [steps[0], Infinity];
+  let [fanAt, minimum] = [steps[0], Infinity];
   for (const index of steps) {
     const top = topOf(log, index, seq);
-    if (top[0] && top[0].p < least) [fanAt, least] = [index, top[0].p];
+    if (top[0] && top[0].p < minimum) [fanAt, minimum] = [index, top[0].p];
   }
   return {
     fanAt,
     fan: topOf(log, fanAt, seq)
       .slice(0, MAX_WORDS)
-      .filter((word) => word.p >= LEAST),
+      .filter((word) => word.p >= MIN_PROBABILITY),
   };
 }
 

@@ -39,7 +39,7 @@ const POOLED = new Set(["paged", "first_fit", "contiguous"]);
  * @property {string | null} end finish reason in the record
  * @property {{n: number, all: number} | null} threads of the forward pass, if fewer than all
  * @property {{schedule: number, draft: number, prepare: number, forward: number, sample: number, detokenize: number}}
- *   seconds of the step; `draft` is part of `schedule`, `sample` is without `detokenize`
+ *   seconds of the step; `draft` is part of `schedule`, `sample` excludes `detokenize`
  */
 
 /**

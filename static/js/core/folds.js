@@ -1,4 +1,4 @@
-// Values derived from an object: computed once for each object, freed with it.
+// Values derived from an object: computed once per object, and freed with it.
 
 /** @import {StepRecord} from "./trace.js" */
 

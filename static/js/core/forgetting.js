@@ -1,5 +1,5 @@
-// KV cache compression, derived from the log: keys each head has dropped and why, what that masks and frees, and the
-// dropped key that a query would have weighted most. Mirrors engine/model/forgetting. Pure.
+// KV cache compression, derived from the log: the keys that each head has dropped and why, the memory masked and freed,
+// and the dropped key that a query would have weighted most. Mirrors engine/model/forgetting. Pure.
 
 import { attentionTerms, softmaxOf } from "./attention.js";
 import { RELEASED } from "./groups.js";
@@ -12,12 +12,12 @@ import { kvHeadOf, kvHeadsOf, kvShapeOf } from "./shape.js";
 /** @import {Sequence} from "./state_access.js" */
 
 /**
- * @typedef {{at: number, score: number, rank: number, lowest: number | null}} Gone reason of a drop: `at` tokens were
- * computed, `lowest` is the lowest score retained
+ * @typedef {{at: number, score: number, rank: number, lowest: number | null}} Dropped reason of a drop: `at` tokens
+ * were computed, `lowest` is the lowest score retained
  */
 
 /**
- * Return the KV heads that can drop keys: all heads of layers without a sliding window of their own.
+ * Return the KV heads that can drop keys: all heads of layers without a sliding window.
  * @param {import("./shape.js").Model} model
  * @returns {{layer: number, head: number}[]}
  */
@@ -31,13 +31,16 @@ export const forgettingHeads = (model) =>
  * @param {Sequence} sequence
  * @param {number} layer
  * @param {number} kvHead
- * @returns {Map<number, Gone>}
+ * @returns {Map<number, Dropped>}
  */
 export const forgottenBy = (sequence, layer, kvHead) => indexOf(sequence).get(`${layer}/${kvHead}`) ?? NONE;
 
-/** @type {Map<number, Gone>} */
+/** @type {Map<number, Dropped>} */
 const NONE = new Map();
-/** @type {WeakMap<object, {length: number, heads: Map<string, Map<number, Gone>>}>} by the growing list of decisions */
+/**
+ * @type {WeakMap<object, {length: number, heads: Map<string, Map<number, Dropped>>}>} by the sequence's growing list of
+ * decisions
+ */
 const indexes = new WeakMap();
 
 /** Return the keys dropped by a sequence's heads, by layer and head. @param {Sequence} sequence */
@@ -72,12 +75,12 @@ function indexOf({ forgotten }) {
  */
 export function notForgotten(sequence, layer, kvHead, query, positions) {
   if (!sequence.forgotten.length) return positions;
-  const gone = forgottenBy(sequence, layer, kvHead);
-  return positions.filter((position) => (gone.get(position)?.at ?? Infinity) > query);
+  const dropped = forgottenBy(sequence, layer, kvHead);
+  return positions.filter((position) => (dropped.get(position)?.at ?? Infinity) > query);
 }
 
 /**
- * Return the memory of a sequence that is masked, that was freed, and that packing would free, separately.
+ * Return the memory of a sequence that is masked, that was freed, and that packing would free.
  *
  *     masked   dropped keys and values in blocks still held · bytes of one pair in one layer and KV head
  *     freed    blocks released because every head had dropped them · bytes of a block
@@ -109,10 +112,10 @@ export function memoryOf(log, state, sequence) {
       const { head_dim, v_head_dim } = kvShapeOf(model, layer);
       const pairBytes = (head_dim + v_head_dim) * element_bytes + 2 * scale_bytes;
       for (const head of kvHeadsOf(model, layer)) {
-        const gone = forgottenBy(sequence, layer, head);
+        const dropped = forgottenBy(sequence, layer, head);
         let [kept, masked, moves] = [0, 0, 0];
         for (let position = 0; position < computed; position++)
-          if (!gone.has(position)) {
+          if (!dropped.has(position)) {
             moves += position > kept ? 1 : 0; // its position changes when the retained keys are packed
             kept++;
           } else if (table[Math.floor(position / size)] !== RELEASED) masked++;
@@ -135,8 +138,8 @@ export function memoryOf(log, state, sequence) {
 
 /**
  * Return the dropped key to which the view's query would have given the most weight with the full cache: for each head
- * the softmax over all keys, from the captured query and keys. `heads` counts the heads computed: those of the layers
- * whose arrays are loaded, or of the view's layer alone where all would be too many numbers. Null if nothing is dropped
+ * the softmax over all keys, from the captured query and keys. `heads` counts the heads computed: those of all layers
+ * whose arrays are loaded, or only of the view's layer if all exceed MAX_NUMBERS. Null if nothing is dropped
  * or no arrays are loaded.
  * @param {SequenceView} view
  * @returns {{position: number, weight: number, layer: number, head: number, kvHead: number, heads: number} | null}
@@ -155,15 +158,20 @@ export function heaviestForgotten(view) {
   return best && { ...best, heads };
 }
 
-const MAX_NUMBERS = 1 << 22; // multiplied per update
+const MAX_NUMBERS = 1 << 22; // products computed per update
 
-/** The same of the view's own head. @param {SequenceView} view */
+/**
+ * Return the heaviest dropped key of the view's own head; null if nothing is dropped or its arrays are missing.
+ * @param {SequenceView} view
+ */
 function heaviestOf(view) {
   const { seq, layer, head, kvHead, query } = view;
   const terms = attentionTerms(view.log.header.model, layer, head);
   if (query === null || !terms) return null;
-  const gone = [...forgottenBy(seq, layer, kvHead)].filter(([, { at }]) => at <= query).map(([position]) => position);
-  const own = gone.length ? vectorOf(view, "q", query) : null;
+  const dropped = [...forgottenBy(seq, layer, kvHead)]
+    .filter(([, { at }]) => at <= query)
+    .map(([position]) => position);
+  const own = dropped.length ? vectorOf(view, "q", query) : null;
   if (!own) return null;
   /** @type {ArrayLike<number>[]} */
   const keys = [];
@@ -173,12 +181,12 @@ function heaviestOf(view) {
     keys.push(key);
   }
   const { weights } = softmaxOf(own, keys, terms);
-  const position = gone.reduce((best, one) => (weights[one] > weights[best] ? one : best));
+  const position = dropped.reduce((best, one) => (weights[one] > weights[best] ? one : best));
   return { position, weight: weights[position], layer, head, kvHead };
 }
 
 /**
- * Return the key of a position as it was computed, wherever its block is now.
+ * Return the key of a position as it was computed, even if its block has been freed since.
  * @param {SequenceView} view
  * @param {number} position
  */

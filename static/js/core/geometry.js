@@ -33,22 +33,24 @@ export function geometry(header) {
   const numInstances = Math.max(header.instances?.length ?? 0, 1);
   if (header.block_groups?.length) checkGroups(header.block_groups, header.model.num_layers, numInstances);
   else if (numInstances > 1) refuse("the header has several instances, but no block_groups");
-  const asked = header.engine.swap_space;
-  const swap_space = NONE.has(asked) ? 0 : setting(header, "swap_space", 0, Math.floor(MAX_BLOCKS / groups.length));
+  const swapSpace = header.engine.swap_space;
+  const swap_space = UNSET.has(swapSpace)
+    ? 0
+    : setting(header, "swap_space", 0, Math.floor(MAX_BLOCKS / groups.length));
   const finished_kept = header.finished_kept ?? null;
   if (finished_kept !== null && finished_kept < 0) refuse(`the header's finished_kept is ${finished_kept}`);
   return { block_size, groups, swap_space, finished_kept };
 }
 
 /** @type {Set<unknown>} */
-const NONE = new Set([undefined, null, 0, false, ""]);
+const UNSET = new Set([undefined, null, 0, false, ""]);
 
-/** @param {Header} header @param {string} name @param {number} least @param {number} most @returns {number} */
-function setting(header, name, least, most) {
+/** @param {Header} header @param {string} name @param {number} min @param {number} max @returns {number} */
+function setting(header, name, min, max) {
   const value = header.engine[name];
-  if (typeof value !== "number" || !Number.isInteger(value) || value < least || value > most)
+  if (typeof value !== "number" || !Number.isInteger(value) || value < min || value > max)
     refuse(
-      `the header's engine.${name} must be a whole number from ${least} to ${most}, not ${String(value).slice(0, 80)}`,
+      `the header's engine.${name} must be a whole number from ${min} to ${max}, not ${String(value).slice(0, 80)}`,
     );
   return value;
 }

@@ -1,5 +1,5 @@
 // Goodput: requests per second that met their service level objectives (DistServe, arXiv 2401.09670). Mirrors
-// engine/trace/goodput.py; a test holds both to the same numbers. Pure.
+// engine/trace/goodput.py; a test compares their numbers. Pure.
 
 /** @import {Row} from "./requests.js" */
 
@@ -8,10 +8,10 @@
  *
  * @typedef {{ttft: number, tpot: number}} Slo
  * @typedef {{met: number, ended: number, perSecond: number | null, missed: Row[]}} Goodput `missed`: the sequences that
- *   did not meet it, of requests that have ended
+ *   did not meet the objective, of ended requests
  */
 
-const OWN = /^ttft:(\d{1,9}(?:\.\d{1,3})?),tpot:(\d{1,9}(?:\.\d{1,3})?)$/;
+const CUSTOM = /^ttft:(\d{1,9}(?:\.\d{1,3})?),tpot:(\d{1,9}(?:\.\d{1,3})?)$/;
 
 /**
  * Parse an objective: the name of an application, or milliseconds as in `ttft:250,tpot:100`.
@@ -21,7 +21,7 @@ const OWN = /^ttft:(\d{1,9}(?:\.\d{1,3})?),tpot:(\d{1,9}(?:\.\d{1,3})?)$/;
  */
 export function sloOf(text, applications) {
   if (Object.hasOwn(applications, text)) return applications[text];
-  const [ttft, tpot] = OWN.exec(text)?.slice(1).map(Number) ?? [0, 0];
+  const [ttft, tpot] = CUSTOM.exec(text)?.slice(1).map(Number) ?? [0, 0];
   return ttft > 0 && tpot > 0 ? { ttft: ttft / 1000, tpot: tpot / 1000 } : undefined;
 }
 
@@ -35,7 +35,7 @@ export const milliseconds = (seconds) => Number((seconds * 1000).toFixed(3));
 const isMet = ({ ttft, tpot }, slo) => ttft !== null && ttft <= slo.ttft && (tpot === null || tpot <= slo.tpot);
 
 /**
- * Return the goodput. A request counts as its slowest sequence; discarded beams are not counted.
+ * Return the goodput. A request meets the objective if all its sequences do; discarded beams are not counted.
  * @param {readonly Row[]} rows
  * @param {number} seconds total of all engine steps
  * @param {Slo} slo

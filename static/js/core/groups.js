@@ -10,13 +10,12 @@ import { memo } from "./folds.js";
 /**
  * @typedef {Pick<import("./trace.js").Header, "engine" | "kv_bytes_per_token" | "block_groups"> & {model?:
  *   {num_layers: number}}} Header
- * @typedef {Required<BlockGroup>} Group its layers, its blocks [first_block, first_block +
- * num_blocks), and its attention span
+ * @typedef {Required<BlockGroup>} Group layers, blocks [first_block, first_block + num_blocks), and attention span
  * @typedef {object} GroupFigures
  * @property {number} blocks_held
  * @property {number} blocks_cached
  * @property {number} tokens_held
- * @property {number} state_blocks_held of the blocks held
+ * @property {number} state_blocks_held held blocks that contain states
  * @property {number} bytes_held
  * @property {number} bytes_used
  * @property {number} bytes_cached
@@ -37,33 +36,33 @@ export const ownersByBlock = memo((/** @type {State} */ state) => {
   const found = new Map();
   for (const sequence of state.sequences.values())
     for (const id of heldBy(sequence)) {
-      const those = found.get(id);
-      if (those) those.push(sequence.seq_id);
+      const owners = found.get(id);
+      if (owners) owners.push(sequence.seq_id);
       else found.set(id, [sequence.seq_id]);
     }
   return found;
 });
 
-/** Return the block groups of a run, the one with the widest span first. A log without groups has one of all layers. */
+/** Return a run's block groups, the widest attention span first; without groups in the log, one of all layers. */
 export const blockGroups = memo((/** @type {Header} */ header) =>
   header.block_groups?.length ? header.block_groups.map(group) : [oneGroup(header)],
 );
 
-/** @param {BlockGroup} given @returns {Group} */
-const group = (given) => ({
-  layers: given.layers,
-  first_block: given.first_block,
-  num_blocks: given.num_blocks,
-  kv_bytes_per_token: given.kv_bytes_per_token,
-  instance: given.instance ?? 0,
-  window: given.window ?? null,
-  sinks: given.sinks ?? 0,
-  state_bytes: given.state_bytes ?? 0,
-  checkpoint: given.checkpoint ?? 0,
+/** @param {BlockGroup} fields @returns {Group} */
+const group = (fields) => ({
+  layers: fields.layers,
+  first_block: fields.first_block,
+  num_blocks: fields.num_blocks,
+  kv_bytes_per_token: fields.kv_bytes_per_token,
+  instance: fields.instance ?? 0,
+  window: fields.window ?? null,
+  sinks: fields.sinks ?? 0,
+  state_bytes: fields.state_bytes ?? 0,
+  checkpoint: fields.checkpoint ?? 0,
 });
 
 /**
- * Return whether a group's blocks hold states instead of keys and values: of fixed size, without slots.
+ * Return whether a group's blocks hold states of fixed size instead of keys and values in slots.
  * @param {Pick<Group, "state_bytes">} group
  */
 export const isOfStates = ({ state_bytes }) => state_bytes > 0;
@@ -88,7 +87,7 @@ export const groupOf = (groups, id) =>
   groups.findIndex(({ first_block: first, num_blocks: count }) => id >= first && id < first + count);
 
 /**
- * Return the group that stores the keys and values of `layer` of an instance.
+ * Return the group (index in `groups`) that stores the keys and values of `layer` of an instance.
  * @param {Group[]} groups
  * @param {number} layer
  * @param {number} instance
@@ -100,7 +99,7 @@ export const groupOfLayer = (groups, layer, instance) =>
   );
 
 /**
- * Return whether a group's instance has other groups, so that its layers have to be named.
+ * Return whether a group's instance has other groups; a label then has to name its layers.
  * @param {Group[]} groups
  * @param {number} at
  */
@@ -145,7 +144,7 @@ export function figuresByGroup({ block_groups: groups, block_size: size, blocks 
  * @param {GroupFigures[]} figures
  */
 export function bytesIfAllKept({ block_groups: groups, block_size: size }, figures) {
-  /** @type {Map<number, number>} by instance: its group with the widest span, the first of its own */
+  /** @type {Map<number, number>} by instance: its first group, which has the widest span */
   const firsts = new Map();
   const ofKeys = groups.filter((group) => !isOfStates(group));
   for (const [at, { instance }] of groups.entries()) if (!firsts.has(instance)) firsts.set(instance, at);
@@ -158,8 +157,8 @@ export function bytesIfAllKept({ block_groups: groups, block_size: size }, figur
 }
 
 /**
- * Return the keys that a run's policy retains in layer `layer`: {window, sinks}, the last `window` and the first
- * `sinks`. With a `sliding_window_pattern` of n, every n-th layer retains all.
+ * Return the keys that a run's policy retains in layer `layer`: the last `window` and the first
+ * `sinks`. With a `sliding_window_pattern` of n, every n-th layer retains all keys.
  * @param {Header["engine"]} engine
  * @param {number} layer
  * @returns {{window: number, sinks: number}}
@@ -176,22 +175,21 @@ export function policyOf(engine, layer) {
  * @param {Pick<import("./trace.js").Header, "model" | "engine">} header
  * @param {number} layer
  */
-export function sightOf({ model, engine }, layer) {
+export function attentionSpan({ model, engine }, layer) {
   const own = model.sliding_windows[layer] ?? Infinity;
   const policy = policyOf(engine, layer);
   return own <= policy.window ? { window: own, sinks: 0 } : policy;
 }
 
 /**
- * Return the number of tokens at which the states of a model take as many bytes as keys and values in the same layers
- * would, with the size of the layers that have keys; and the bytes per token if all layers had keys. Null if no layer
- * has a state instead of keys.
+ * Return the number of tokens at which the states of a model take as many bytes as keys and values would in the same
+ * layers, and the bytes per token if all layers had keys. Null if no layer has a state instead of keys.
  * @param {Pick<import("./trace.js").Header, "model" | "kv_bytes_per_token">} header
  */
 export function crossing({ model, kv_bytes_per_token: perToken }) {
   const { layer_kinds: kinds = [], num_layers: withKeys, state_bytes: state = 0 } = model;
-  const instead = kinds.filter((kind) => kind === "state").length;
-  if (!instead || !perToken) return null;
+  const withState = kinds.filter((kind) => kind === "state").length;
+  if (!withState || !perToken) return null;
   const each = perToken / withKeys;
-  return { tokens: Math.ceil(state / (instead * each)), perToken: perToken + instead * each };
+  return { tokens: Math.ceil(state / (withState * each)), perToken: perToken + withState * each };
 }

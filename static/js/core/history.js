@@ -3,7 +3,7 @@
 import { folding } from "./folds.js";
 import { blockSize } from "./geometry.js";
 import { groupOf, heldIn, RELEASED } from "./groups.js";
-import { givesBack, sequenceOf } from "./operation_kinds.js";
+import { freesBlock, sequenceOf } from "./operation_kinds.js";
 import { lowest } from "./search.js";
 
 /** @import {Op} from "./trace.js" */
@@ -47,7 +47,7 @@ export function sequenceHistory(log, seqId, index) {
  * @returns {(Event & {op: Extract<Op, {type: T}>}) | undefined}
  */
 export const lastOf = (events, type) =>
-  /** @type {any} the type has been looked at */ (events.findLast((event) => event.op.type === type));
+  /** @type {any} the predicate checks the type */ (events.findLast((event) => event.op.type === type));
 
 /** @param {Event[] | undefined} events @param {number} index */
 const upTo = (events = [], index) =>
@@ -73,7 +73,7 @@ function add(index, log, record) {
     if (op.type === "lookup") return;
     if (op.type === "lost") return addLoss(index, log, event, log.records[record].instance ?? 0);
     for (const block of blocksOf(op, index.tables)) push(index.blocks, block, event);
-    follow(index.tables, op, log.groups);
+    updateTables(index.tables, op, log.groups);
   });
 }
 
@@ -102,7 +102,7 @@ function addLoss(index, log, event, instance) {
 }
 
 /**
- * Return the blocks an operation concerns; for a fork, its parent's according to the tables before it.
+ * Return the blocks that an operation concerns; for a fork, those in its parent's `tables` before the operation.
  * @param {Op} op
  * @param {Tables} [tables]
  * @returns {number[]}
@@ -115,7 +115,7 @@ export function blocksOf(op, tables = new Map()) {
 }
 
 /** @param {Tables} tables @param {Op} op @param {import("./groups.js").Group[]} groups */
-function follow(tables, op, groups) {
+function updateTables(tables, op, groups) {
   if (op.type === "fork")
     return tables.set(
       op.seq_id,
@@ -124,22 +124,22 @@ function follow(tables, op, groups) {
   if (!("block_id" in op) || !("seq_id" in op) || op.type === "evict") return tables;
   let own = tables.get(op.seq_id);
   if (!own) tables.set(op.seq_id, (own = groups.map(() => [])));
-  followTable(own[groupOf(groups, op.block_id)], op);
+  updateTable(own[groupOf(groups, op.block_id)], op);
   return tables;
 }
 
 /**
- * Apply a block operation to the table (of the block's group) that contains it, by its fields: an operation with a
- * logical index sets the entry, or releases it if it has `to`; one without removes the last entry.
+ * Apply a block operation to the table of the block's group: an operation with a logical index sets or releases that
+ * entry; a `free`, which has none, removes the last entry.
  * @param {number[]} table
  * @param {Op} op
  */
-export function followTable(table, op) {
+export function updateTable(table, op) {
   if (!("block_id" in op)) return;
-  if (givesBack(op) && !("logical" in op)) cutTail(table);
+  if (freesBlock(op) && !("logical" in op)) cutTail(table);
   else if ("logical" in op) {
     while (table.length < op.logical) table.push(RELEASED); // hits of a windowed group start at the window
-    table[op.logical] = givesBack(op) ? RELEASED : op.block_id;
+    table[op.logical] = freesBlock(op) ? RELEASED : op.block_id;
   }
 }
 

@@ -42,8 +42,8 @@ export const unfinished = ({ waiting, receiving, running, holding }) =>
   waiting.length + receiving.length + running.length + holding.length;
 
 /**
- * The groups of layers of a sequence's instance, and its table in each when record `index` computed it; none if it did
- * not.
+ * Return the groups of layers of a sequence's instance, and its table in each when record `index` computed it; no
+ * tables if it did not.
  * @typedef {{groups: Group[], tables: number[][]}} Own
  * @param {import("./log.js").TraceLog} log
  * @param {number} index
@@ -61,7 +61,7 @@ export function ownAtCompute(log, index, seqId) {
 }
 
 /**
- * Return the indices in a queue of the instance's sequences.
+ * Return the indices of the instance's sequences in a queue.
  * @param {State} state
  * @param {readonly number[]} queue
  * @param {number} instance
@@ -79,23 +79,23 @@ export function placesOf(state, queue, instance) {
  * @param {import("./trace.js").Op} op
  */
 export function expectOwn(state, instance, op) {
-  const named = /** @type {Record<string, unknown>} */ (/** @type {unknown} */ (op));
+  const fields = /** @type {Record<string, unknown>} */ (/** @type {unknown} */ (op));
   for (const name of ["seq_id", "parent_seq_id"]) {
-    const found = state.sequences.get(/** @type {number} */ (named[name]));
+    const found = state.sequences.get(/** @type {number} */ (fields[name]));
     const isOwn = !found || op.type === "submit" || found.instance === instance;
-    expect(isOwn, `sequence ${named[name]} is of another instance`);
+    expect(isOwn, `sequence ${fields[name]} is of another instance`);
   }
   if (op.type === "adjust" || op.type === "rank")
     for (const id of op.seq_ids)
       expect(state.sequences.get(id)?.instance === instance, `sequence ${id} is of another instance`);
   for (const name of ["block_id", "src", "dst"]) {
-    const id = named[name];
+    const id = fields[name];
     if (typeof id !== "number") continue;
     const group = groupOf(state.block_groups, id);
     expect(group >= 0 && state.blocks[id] !== undefined, `there is no block ${id}`);
     expect(state.block_groups[group].instance === instance, `block ${id} is of another instance`);
   }
-  const cpu = named.cpu_block_id;
+  const cpu = fields.cpu_block_id;
   if (typeof cpu === "number") {
     const { block_groups: groups, cpu_blocks: blocks } = state;
     const group = groups[Math.floor((cpu * groups.length) / Math.max(blocks.length, 1))];
@@ -112,31 +112,31 @@ export function expectOwn(state, instance, op) {
 export function loseInstance(state, instance, budget) {
   const isOwn = (/** @type {number} */ id) => state.sequences.get(id)?.instance === instance;
   for (const name of /** @type {const} */ (["running", "waiting", "receiving"])) {
-    const gone = state[name].filter(isOwn);
+    const lost = state[name].filter(isOwn);
     state[name] = state[name].filter((id) => !isOwn(id));
-    state.finished.push(...gone);
-    for (const id of gone) {
-      const sequence = withoutBlocks(state, id);
+    state.finished.push(...lost);
+    for (const id of lost) {
+      const sequence = clearTables(state, id);
       sequence.status = "finished";
       sequence.finish_reason = "abort";
       sequence.cpu_block_table = [];
     }
   }
-  for (const id of state.holding.filter(isOwn)) withoutBlocks(state, id);
+  for (const id of state.holding.filter(isOwn)) clearTables(state, id);
   state.holding = state.holding.filter((id) => !isOwn(id));
-  const each = state.cpu_blocks.length / state.block_groups.length;
+  const perGroup = state.cpu_blocks.length / state.block_groups.length;
   for (const index of ownGroups(state.block_groups, instance)) {
     const { first_block: first, num_blocks: count } = state.block_groups[index];
     budget.spend(count);
     for (let id = first; id < first + count; id++) state.blocks[id] = emptyBlock(id);
     state.free_queues[index] = Array.from({ length: count }, (_, i) => first + i);
-    for (let id = index * each; id < (index + 1) * each; id++)
+    for (let id = index * perGroup; id < (index + 1) * perGroup; id++)
       state.cpu_blocks[id] = { cpu_block_id: id, seq_id: null, logical: null, token_ids: [] };
   }
 }
 
 /** @param {State} state @param {number} id */
-function withoutBlocks(state, id) {
+function clearTables(state, id) {
   const sequence = sequenceOf(state, id);
   sequence.block_tables = sequence.block_tables.map(() => []);
   return sequence;

@@ -1,8 +1,8 @@
-// Labels of tokens: byte-aware, so that fragments of characters are recognizable and whitespace is visible.
+// Labels of tokens. They show whitespace, and the bytes of tokens that are fragments of a character.
 
 /**
- * Label of a token. For whole characters, `text` is the displayed text and `of` is 0; for a fragment, `char` is its
- * character (null until its other bytes arrive), `part` of `of` tokens, and `hex` its bytes.
+ * Label of a token. For complete characters, `text` is the displayed text and `of` is 0. For a fragment, `char` is its
+ * character (null until its other bytes arrive), `part` its number among the character's `of` tokens; `hex`: its bytes.
  * @typedef {{text: string, char: string | null, part: number, of: number, hex: string}} Label
  */
 
@@ -12,24 +12,24 @@ const VISIBLE = { " ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "
 /** @type {WeakMap<Uint8Array[], {length: number, labels: Label[]}>} */
 const cache = new WeakMap();
 /** @type {WeakMap<Uint8Array, Label | null>} */
-const whole = new WeakMap();
+const cachedLabels = new WeakMap();
 
 /** Return the labels of a sequence's tokens. @param {Uint8Array[]} tokenBytes @returns {Label[]} */
 export function tokenLabels(tokenBytes) {
   const known = cache.get(tokenBytes);
   if (known?.length === tokenBytes.length) return known.labels;
-  const labels = tokenBytes.map((bytes) => wholeLabel(bytes));
+  const labels = tokenBytes.map((bytes) => completeLabel(bytes));
   labels.forEach((label, i) => {
     if (label === null) labelFragments(tokenBytes, labels, i);
   });
-  const all = /** @type {Label[]} none is missing now */ (labels);
+  const all = /** @type {Label[]} `labelFragments` replaced every null */ (labels);
   cache.set(tokenBytes, { length: tokenBytes.length, labels: all });
   return all;
 }
 
 /** Return the label of a single token, as in a list of candidates. @param {Uint8Array} bytes */
 export function loneLabel(bytes) {
-  return wholeLabel(bytes) ?? fragment(bytes, null, 0, 1);
+  return completeLabel(bytes) ?? fragment(bytes, null, 0, 1);
 }
 
 /** Return a label as a short string: `月`, `␣the`, `月 1/3`, `E6 9C`. @param {Label} label */
@@ -38,19 +38,20 @@ export function labelText(label) {
   return label.char ? `${label.char} ${label.part}/${label.of}` : label.hex;
 }
 
-/** Join labels to one text; a character with all its parts becomes one. @param {Label[]} labels */
+/** Join labels to one text; tokens that complete a character become that character. @param {Label[]} labels */
 export function labelsText(labels) {
   let text = "";
   for (let i = 0; i < labels.length; ) {
     const { char, part, of } = labels[i];
-    const isWhole = char !== null && part === 1 && labels[i + of - 1]?.char === char && labels[i + of - 1].part === of;
-    text += isWhole ? char : labels[i].of ? `⟨${labelText(labels[i])}⟩` : labels[i].text;
-    i += isWhole ? of : 1;
+    const end = labels[i + of - 1];
+    const isComplete = part === 1 && char !== null && end?.char === char && end.part === of;
+    text += isComplete ? char : labels[i].of ? `⟨${labelText(labels[i])}⟩` : labels[i].text;
+    i += isComplete ? of : 1;
   }
   return text;
 }
 
-/** Return the text of a run of tokens without an unfinished character at its end. @param {Uint8Array[]} tokenBytes */
+/** Return the text of consecutive tokens without an incomplete last character. @param {Uint8Array[]} tokenBytes */
 export function joinText(tokenBytes) {
   const total = tokenBytes.reduce((sum, bytes) => sum + bytes.length, 0);
   const all = new Uint8Array(total);
@@ -64,7 +65,7 @@ export function joinText(tokenBytes) {
     try {
       return strict.decode(all.subarray(0, end));
     } catch {
-      // unfinished character at the end: retry without the last byte
+      // incomplete character at the end: retry without the last byte
     }
   }
   return new TextDecoder().decode(all).replaceAll("\ufffd", "·");
@@ -79,19 +80,19 @@ export function visible(text) {
 }
 
 /**
- * Return the label of bytes that form a text by themselves, else null. Tokens keep their object identity from state to
- * state.
+ * Return the label of bytes that are valid text by themselves, else null. Labels are cached by object: a token is the
+ * same Uint8Array in all states.
  * @param {Uint8Array} bytes
  * @returns {Label | null}
  */
-function wholeLabel(bytes) {
-  const known = whole.get(bytes);
+function completeLabel(bytes) {
+  const known = cachedLabels.get(bytes);
   if (known !== undefined) return known;
   const text = textOf(bytes);
-  // a fragment is labelled with its neighbours
+  // null: `labelFragments` labels fragments together
   const label =
     text === null ? null : { text: text === "" ? "∅" : visible(text), char: null, part: 0, of: 0, hex: hexOf(bytes) };
-  whole.set(bytes, label);
+  cachedLabels.set(bytes, label);
   return label;
 }
 

@@ -17,8 +17,8 @@ export const KINDS = ["k", "v", "weights"];
 export const SAME = 0.01;
 
 /**
- * Return the lowest layer that differs by more than rounding, with the first differing kind in it and its difference,
- * which later ones inherit. Null if no layer differs.
+ * Return the lowest layer that differs by more than rounding, with its first kind that differs and the difference,
+ * which propagates to later layers. Null if no layer differs.
  * @param {LayerDifference[]} layers
  * @returns {{layer: number, kind: Kind, max: number} | null}
  */
@@ -45,9 +45,9 @@ export function largestOf(layers) {
   return /** @type {any} */ (Object.fromEntries(found)); // `any`: fromEntries loses the key types
 }
 
-const LEAST = -9; // log10 of the difference at which bars start
+const MIN_EXPONENT = -9; // log10 of the difference at which bars start
 /**
  * Return the height of a difference's bar, from 0 to 1, by order of magnitude: 1e-9 or less is 0, 1 or more is 1.
  * @param {number} max
  */
-export const heightOf = (max) => (max <= 0 ? 0 : Math.max(0, Math.min(1, 1 - Math.log10(max) / LEAST)));
+export const heightOf = (max) => (max <= 0 ? 0 : Math.max(0, Math.min(1, 1 - Math.log10(max) / MIN_EXPONENT)));

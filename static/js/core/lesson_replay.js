@@ -1,4 +1,4 @@
-// Progress in a recorded lesson whose transcript the page has: the reachable position and its content.
+// Progress in a recorded lesson, from the transcript that the page has loaded: the reachable item and its content.
 // app/lessons/lesson_replay.py is the server's counterpart. Pure.
 
 import { canMove, moved, wouldBeRight } from "./prompt_order.js";
@@ -8,7 +8,8 @@ import { canMove, moved, wouldBeRight } from "./prompt_order.js";
 
 /**
  * @typedef {TextItem | ShowItem | DoItem | AskItem | WorkItem | MendItem | SandboxItem} Item
- * @typedef {Record<string, (number | BlockMove[] | Mending | null)[]>} Answers by item, as given; null: not sure
+ * @typedef {Record<string, (number | BlockMove[] | Mending | null)[]>} Answers by item, in the order given; null: not
+ * sure
  * @typedef {{right: number, evidence: import("./wire.js").Evidence, whys: (string | null)[]}} Key
  * @typedef {{
  *   lesson: string, kind: import("./wire.js").Card["kind"], language: string, title: string, minutes: number,
@@ -19,15 +20,15 @@ import { canMove, moved, wouldBeRight } from "./prompt_order.js";
  * `mended` a correct run by mending item
  * @typedef {{
  *   at: number, items: Item[], progress: import("./wire.js").Progress, moment: import("./wire.js").Moment,
- * }} Way current item, and how far the run is shown
+ * }} Position current item, and how far the run is shown
  */
 
 /**
- * Advance to item `at`, or to the first question on the way without all its answers.
+ * Advance to item `at`, or to the first question before it whose answers are incomplete.
  * @param {Transcript} transcript
  * @param {number} at
  * @param {Answers} answers
- * @returns {Way}
+ * @returns {Position}
  */
 export function progressOf(transcript, at, answers) {
   const { items, keys, works, mended = {}, num_sections, num_optional } = transcript;
@@ -35,19 +36,21 @@ export function progressOf(transcript, at, answers) {
   const isOver = (/** @type {number} */ index) => {
     if (index in works) return listsOf(index, answers).length > 0;
     if (index in mended) return mendingsOf(transcript, index, answers).over;
-    return !(index in keys) || given(transcript, index, answers).over;
+    return !(index in keys) || countedAnswers(transcript, index, answers).over;
   };
-  const here = stops.find(({ index }) => index >= at || !isOver(index))?.index ?? items.length;
-  const shown = items.slice(0, here + 1).map((item) => itemAt(transcript, item, here, answers));
-  const asks = items.slice(isOver(here) ? here + 1 : here).flatMap((item) => (item.kind === "ask" ? [item.rule] : []));
+  const current = stops.find(({ index }) => index >= at || !isOver(index))?.index ?? items.length;
+  const shown = items.slice(0, current + 1).map((item) => itemAt(transcript, item, current, answers));
+  const asks = items
+    .slice(isOver(current) ? current + 1 : current)
+    .flatMap((item) => (item.kind === "ask" ? [item.rule] : []));
   const done = shown.flatMap((item) =>
     (item.kind === "do" || item.kind === "mend") && item.moment ? [item.moment] : [],
   );
   return {
-    at: here,
+    at: current,
     items: shown,
     progress: {
-      ...{ at: here, num_items: items.length, num_sections, over: here >= items.length, num_optional },
+      ...{ at: current, num_items: items.length, num_sections, over: current >= items.length, num_optional },
       asks: [...new Set(asks)].sort(),
     },
     moment: done.at(-1) ?? { run: 0, records: 0 },
@@ -55,26 +58,27 @@ export function progressOf(transcript, at, answers) {
 }
 
 /**
- * Return the given answers that a question uses, and whether they are complete.
+ * Return the answers to a question that count, and whether they complete it.
  * @param {Transcript} transcript
  * @param {number} index
  * @param {Answers} answers
  */
-function given({ keys, tries }, index, answers) {
+function countedAnswers({ keys, tries }, index, answers) {
   const { right, whys } = keys[index];
   /** @type {(number | null)[]} */
-  const taken = [];
+  const counted = [];
   for (const one of answers[index] ?? []) {
-    // given for an earlier text of the lesson
+    // answer to an earlier version of the lesson
     if (one !== null && (typeof one !== "number" || !(one in whys))) continue;
-    taken.push(one);
-    if (one === null || one === right || taken.length >= tries) return { taken, over: true };
+    counted.push(one);
+    if (one === null || one === right || counted.length >= tries) return { counted, over: true };
   }
-  return { taken, over: false };
+  return { counted, over: false };
 }
 
 /**
- * Return the list that a learner gave or asked to see: one is enough, since the page has no rules to grade it.
+ * Return the first list that a learner gave, or null in it if the learner asked for the solution. The page has no rules
+ * to grade further tries.
  * @param {number} index
  * @param {Answers} answers
  * @returns {(BlockMove[] | null)[]}
@@ -83,8 +87,8 @@ const listsOf = (index, answers) =>
   (answers[index] ?? []).filter((one) => one === null || Array.isArray(one)).slice(0, 1);
 
 /**
- * Return the given mendings that an item uses, graded, and whether they are complete. A mending has the recorded run if
- * it produces the same session, since there is no engine to run another.
+ * Grade the mendings of an item that count, and return them and whether they complete it. A mending whose prompts equal
+ * the recorded ones gets the recorded run; the page has no engine to run others.
  * @param {Transcript} transcript
  * @param {number} index
  * @param {Answers} answers
@@ -92,22 +96,22 @@ const listsOf = (index, answers) =>
 function mendingsOf({ items, mended, tries }, index, answers) {
   const { before, movable, block_size } = /** @type {MendItem} */ (items[index]);
   const { run, tokens } = mended[index];
-  const asBefore = before.map(({ lines }) => lines);
+  const originals = before.map(({ lines }) => lines);
   const recorded = JSON.stringify(run.turns.map(({ lines }) => lines));
-  const taken = /** @type {(Mended | null)[]} */ ([]);
+  const counted = /** @type {(Mended | null)[]} */ ([]);
   for (const one of answers[index] ?? []) {
-    if (typeof one === "number" || Array.isArray(one)) continue; // given for an earlier text of the lesson
-    if (one && !canMove(asBefore, movable, one.moves)) continue;
-    if (one === null) taken.push(null);
+    if (typeof one === "number" || Array.isArray(one)) continue; // answer to an earlier version of the lesson
+    if (one && !canMove(originals, movable, one.moves)) continue;
+    if (one === null) counted.push(null);
     else {
-      const prompts = moved(asBefore, one.moves);
+      const prompts = moved(originals, one.moves);
       const isRecorded = JSON.stringify(prompts) === recorded;
       const right = isRecorded || wouldBeRight(prompts, tokens, block_size);
-      taken.push({ moves: one.moves, turns: isRecorded ? run.turns : [], right });
+      counted.push({ moves: one.moves, turns: isRecorded ? run.turns : [], right });
     }
-    if (taken.at(-1)?.right !== false || taken.length >= tries) return { taken, over: true };
+    if (counted.at(-1)?.right !== false || counted.length >= tries) return { counted, over: true };
   }
-  return { taken, over: false };
+  return { counted, over: false };
 }
 
 /**
@@ -127,22 +131,28 @@ function compared(engine, moves) {
 }
 const FIELDS = /** @type {const} */ (["kind", "block", "seq", "source"]);
 
-/** @param {Transcript} transcript @param {Item} item @param {number} here @param {Answers} answers @returns {Item} */
-function itemAt(transcript, item, here, answers) {
-  if (item.kind === "do") return item.index < here ? item : { ...item, moment: null };
+/**
+ * @param {Transcript} transcript
+ * @param {Item} item
+ * @param {number} current
+ * @param {Answers} answers
+ * @returns {Item}
+ */
+function itemAt(transcript, item, current, answers) {
+  if (item.kind === "do") return item.index < current ? item : { ...item, moment: null };
   if (item.kind === "work") {
     const [engine, lists] = [transcript.works[item.index], listsOf(item.index, answers)];
     const graded = lists.map((moves) => moves && compared(engine, moves));
     return { ...item, given: graded, over: lists.length > 0, engine: lists.length ? engine : null };
   }
   if (item.kind === "mend") {
-    const { taken, over } = mendingsOf(transcript, item.index, answers);
+    const { counted, over } = mendingsOf(transcript, item.index, answers);
     const { run } = transcript.mended[item.index];
-    return { ...item, given: taken, over, right: over ? run : null, moment: over ? item.moment : null };
+    return { ...item, given: counted, over, right: over ? run : null, moment: over ? item.moment : null };
   }
   if (item.kind !== "ask") return item;
   const { right, evidence, whys } = transcript.keys[item.index];
-  const { taken, over } = given(transcript, item.index, answers);
-  const answered = { ...item, given: taken, whys: taken.map((one) => (one === null ? null : whys[one])), over };
+  const { counted, over } = countedAnswers(transcript, item.index, answers);
+  const answered = { ...item, given: counted, whys: counted.map((one) => (one === null ? null : whys[one])), over };
   return over ? { ...answered, right, evidence } : answered;
 }

@@ -5,11 +5,11 @@ export const MAX_LAYERS = 1 << 12;
 export const MAX_HEADS = 1 << 12;
 export const MAX_DIMENSIONS = 1 << 16; // of a head's vectors
 export const MAX_GROUPS = 16; // of layers that share their blocks
-export const MAX_BLOCKS = 1 << 18; // of one pool or of the CPU store; of places outside a monitored server's pools
+export const MAX_BLOCKS = 1 << 18; // of one pool, of the CPU store, or outside a monitored server's pools
 export const MAX_ALL_BLOCKS = 3 << 18; // of all pools together: a state with all of them fits into a keyframe
 export const MAX_BLOCK_SIZE = 1 << 24; // tokens
 
-const FREE_UNITS = 1 << 22; // units that any log may copy
+const FREE_UNITS = 1 << 22; // units available to any log
 const UNITS_PER_BYTE = 16; // additional units per byte of its records
 /** Cost of a slot that is filled or copied; a copied token or table entry costs 1. */
 export const UNITS_PER_SLOT = 8;
@@ -24,8 +24,8 @@ export class Budget {
     this.#left = bounded ? FREE_UNITS : Infinity;
   }
 
-  /** Credit the next record's size. @param {number} numBytes */
-  read(numBytes) {
+  /** Add the units of the next record. @param {number} numBytes */
+  credit(numBytes) {
     this.#left += numBytes * UNITS_PER_BYTE;
   }
 

@@ -12,10 +12,10 @@ import { apply, copyState, initialState } from "./state.js";
 /** @import {Capture, LayerCapture, StepRecord} from "./trace.js" */
 
 const KEYFRAME_INTERVAL = 64; // minimum number of records between keyframes
-const BLOCKS_PER_BYTE = 4; // large pools have keyframes only where the records are long enough
+const BLOCKS_PER_BYTE = 4; // of records: at most that many blocks are copied into keyframes
 const STRIDE = 4; // minimum number of records between states cached on the way to a requested one
 const RECENT_STATES = 96; // maximum number of cached states; fewer for large pools
-const KEPT_BLOCKS = 1 << 23;
+const CACHED_BLOCKS = 1 << 23; // maximum total of cached states
 const FORMAT = "kvtrace";
 const VERSION = 1;
 const MIB = 1024 * 1024;
@@ -27,12 +27,12 @@ let nextId = 0;
 
 /**
  * @typedef {{seq_id: number, start: number, num_tokens: number, block_tables: number[][]}} Written `block_tables`: one
- * per block group, as the write found them
+ * per block group, before the write
  */
 
 export class TraceLog {
   /**
-   * `headerBytes`: the header as received; `captureLimit`: bytes of captures to cache if evicted ones can be fetched
+   * `headerBytes`: the encoded header; `captureLimit`: bytes of captures to cache, if evicted ones can be fetched
    * again.
    * @param {Uint8Array} headerBytes
    * @param {number} [captureLimit]
@@ -61,12 +61,12 @@ export class TraceLog {
     this.groups = blockGroups(this.header);
     /** @type {Map<number, State>} */
     this.keyframes = new Map([[-1, copyState(this.tail)]]);
-    this.unkept = 0; // bytes of records since the last keyframe
+    this.bytesSinceKeyframe = 0;
     /** @type {Map<number, State>} */
     this.recent = new Map();
     this.stateSize = this.tail.blocks.length + this.tail.cpu_blocks.length;
     this.stride = Math.max(STRIDE, this.stateSize >> 12);
-    this.recentStates = Math.min(RECENT_STATES, Math.max(STRIDE, Math.floor(KEPT_BLOCKS / this.stateSize)));
+    this.recentStates = Math.min(RECENT_STATES, Math.max(STRIDE, Math.floor(CACHED_BLOCKS / this.stateSize)));
     /** @type {ByteLru<number, Capture>} by record */
     this.decoded = new ByteLru(Math.min(captureLimit, DECODED_CAPTURES));
     this.origins = new SlotOrigins(this.groups);
@@ -86,26 +86,26 @@ export class TraceLog {
    */
   append(bytes, captureBytes = null) {
     const record = decodeAs(bytes, "StepRecord");
-    this.budget.read(bytes.byteLength);
+    this.budget.credit(bytes.byteLength);
     try {
-      apply(this.tail, record, (op, state) => this.origins.follow(op, state, record.index), this.budget);
+      apply(this.tail, record, (op, state) => this.origins.process(op, state, record.index), this.budget);
     } catch (error) {
-      this.tail = initialState(this.header); // it contains half of the record
+      this.tail = initialState(this.header); // the tail contains a part of the record
       for (const before of this.records) apply(this.tail, before);
       throw error;
     }
     this.records.push(record);
-    this.origins.followStores(record, this.tail);
+    this.origins.processStores(record, this.tail);
     if (captureBytes) this.addCapture(record.index, captureBytes);
     for (const entry of record.batch ?? []) {
       const spans = this.computed.get(entry.seq_id) ?? [];
       spans.push({ record: record.index, start: entry.start, end: entry.start + entry.token_ids.length });
       this.computed.set(entry.seq_id, spans);
     }
-    this.unkept += bytes.byteLength;
-    if ((record.index + 1) % KEYFRAME_INTERVAL === 0 && this.unkept * BLOCKS_PER_BYTE >= this.stateSize) {
+    this.bytesSinceKeyframe += bytes.byteLength;
+    if ((record.index + 1) % KEYFRAME_INTERVAL === 0 && this.bytesSinceKeyframe * BLOCKS_PER_BYTE >= this.stateSize) {
       this.keyframes.set(record.index, copyState(this.tail));
-      this.unkept = 0;
+      this.bytesSinceKeyframe = 0;
     }
     return record;
   }
@@ -171,24 +171,24 @@ export class TraceLog {
    * @returns {LayerCapture | null}
    */
   layer(index, layer) {
-    const alone = this.layerCaptures.get(`${index}/${layer}`);
-    if (alone) return alone;
+    const fetched = this.layerCaptures.get(`${index}/${layer}`);
+    if (fetched) return fetched;
     return this.capture(index)?.layers.find((l) => l.layer === layer) ?? null;
   }
 
   /**
-   * Return whether record `index` has arrays of `layer`, as far as is known, that are not loaded and can be fetched.
+   * Return whether record `index` may have arrays of `layer` that are not loaded and can be fetched.
    * @param {number} index
    * @param {number} layer
    */
   captureMissing(index, layer) {
     const key = `${index}/${layer}`;
-    const here =
+    const isLoadedOrGone =
       this.captureBytes.has(index) ||
       this.decoded.has(index) ||
       this.layerCaptures.has(key) ||
       this.captureGone.has(key);
-    return this.fetchable && Boolean(this.records[index]?.has_capture) && !here;
+    return this.fetchable && Boolean(this.records[index]?.has_capture) && !isLoadedOrGone;
   }
 
   /**
@@ -211,8 +211,8 @@ export class TraceLog {
   }
 
   /**
-   * Return the writes of record `index`: [{seq_id, start, num_tokens, block_tables}], with one table per block group as
-   * the write found them.
+   * Return the writes of record `index`: [{seq_id, start, num_tokens, block_tables}], with one table per block group
+   * before the write.
    * @param {number} index
    * @returns {Written[]}
    */
@@ -247,8 +247,8 @@ export class TraceLog {
   }
 
   /**
-   * Return the index of a token among the packed tokens of its step, the first axis of q, k and v; -1 if it is not in
-   * it.
+   * Return the index of a token among the packed tokens of its step, the first axis of q, k and v; -1 if the step did
+   * not compute it.
    * @param {number} record
    * @param {number} seqId
    * @param {number} position

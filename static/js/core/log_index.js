@@ -1,5 +1,5 @@
 // Windows of a log too long to load, as indexed by its server: columns of blocks at one record, and the rows that later
-// records change. Rows replace rows without interpreting operations. Pure.
+// records change. Changes overwrite rows; no operation is interpreted. Pure.
 
 import { asBytes, decode, decodeAs } from "./codec.js";
 import { lowest } from "./search.js";
@@ -12,10 +12,10 @@ import { lowest } from "./search.js";
  * @property {Int32Array} ref_count
  * @property {Int32Array} filled slots
  * @property {Int32Array} allocated_in
- * @property {Int32Array} used_in the last record with an operation on it
+ * @property {Int32Array} used_in last record with an operation on it
  * @property {Int32Array} num_hits
  * @property {Uint8Array} is_cached
- * @property {Uint8Array} tiers bits: the media outside the pool that have its content too
+ * @property {Uint8Array} tiers bits: the media outside the pool that also have its content
  * @typedef {{first: number, end: number, record: Int32Array, block: Int32Array, records: Uint8Array[]} & Columns} Piece
  * @typedef {"owner" | "ref_count" | "filled" | "allocated_in" | "used_in" | "num_hits"} Numbers
  */
@@ -23,21 +23,21 @@ import { lowest } from "./search.js";
 /** @type {Numbers[]} */
 const NUMBERS = ["owner", "ref_count", "filled", "allocated_in", "used_in", "num_hits"];
 const BYTES = /** @type {const} */ (["is_cached", "tiers"]);
-const MAX_BYTES = 32 << 20; // of changes and records around the one shown
-const NEAR = 256; // records around it that are kept regardless of their size
+const MAX_BYTES = 32 << 20; // of loaded changes and records
+const NEAR = 256; // records before and after the current one that stay loaded regardless of their size
 
 /**
  * Blocks after one record, and after nearby records while their changes are loaded; the farthest are dropped when they
- * exceed `mostBytes`.
+ * exceed `maxBytes`.
  */
 export class BlockWindow {
-  /** `columns`: after record `at`. @param {number} at @param {Columns} columns @param {number} [mostBytes] */
-  constructor(at, columns, mostBytes = MAX_BYTES) {
-    this.mostBytes = mostBytes;
-    this.numBytes = 0; // of the pieces
+  /** `columns`: after record `at`. @param {number} at @param {Columns} columns @param {number} [maxBytes] */
+  constructor(at, columns, maxBytes = MAX_BYTES) {
+    this.maxBytes = maxBytes;
+    this.numBytes = 0; // of `pieces`
     this.at = at;
     this.columns = columns;
-    /** @type {Piece[]} contiguous and in order; rows of passed pieces contain the previous values */
+    /** @type {Piece[]} contiguous and in order; rows of pieces before `at` contain the previous values */
     this.pieces = [];
     this.first = at; // first record that can be shown
     this.end = at + 1; // exclusive
@@ -50,7 +50,7 @@ export class BlockWindow {
 
   /** Append the changes of the next records. @param {Piece} piece starts at the window's end */
   extend(piece) {
-    if (piece.first !== this.end) throw new RangeError(`changes from ${piece.first} on where ${this.end} belongs`);
+    if (piece.first !== this.end) throw new RangeError(`changes start at record ${piece.first}, expected ${this.end}`);
     this.pieces.push(piece);
     this.numBytes += bytesOf(piece);
     this.end = piece.end;
@@ -59,7 +59,7 @@ export class BlockWindow {
   /** Show the blocks after record `index`, which must be loaded. @param {number} index */
   goTo(index) {
     if (!this.has(index)) throw new RangeError(`record ${index} outside of [${this.first}, ${this.end})`);
-    // in order forwards; in reverse order backwards
+    // forwards in order, backwards in reverse order
     for (const piece of index > this.at ? this.pieces : this.pieces.toReversed()) this.#exchange(piece, this.at, index);
     this.at = index;
     this.#drop();
@@ -82,14 +82,14 @@ export class BlockWindow {
     const { record, block } = piece;
     const low = firstAbove(record, Math.min(from, to));
     const high = firstAbove(record, Math.max(from, to));
-    const on = to > from;
-    for (const name of NUMBERS) swap(this.columns[name], piece[name], block, low, high, on);
-    for (const name of BYTES) swap(this.columns[name], piece[name], block, low, high, on);
+    const forwards = to > from;
+    for (const name of NUMBERS) swap(this.columns[name], piece[name], block, low, high, forwards);
+    for (const name of BYTES) swap(this.columns[name], piece[name], block, low, high, forwards);
   }
 
-  /** Drop the farthest records, so that long walks do not use more memory. */
+  /** Drop the farthest records, so that memory stays bounded during long playback. */
   #drop() {
-    while (this.numBytes > this.mostBytes) {
+    while (this.numBytes > this.maxBytes) {
       const [earliest, latest] = [this.pieces[0], /** @type {Piece} */ (this.pieces.at(-1))];
       const [passed, ahead] = [this.at - earliest.end, latest.first - this.at];
       if (Math.max(passed, ahead) <= NEAR) return;
@@ -110,10 +110,10 @@ function bytesOf(piece) {
 
 /**
  * @param {Int32Array | Uint8Array} columns @param {Int32Array | Uint8Array} rows @param {Int32Array} block
- * @param {number} low @param {number} high @param {boolean} on
+ * @param {number} low @param {number} high @param {boolean} forwards
  */
-function swap(columns, rows, block, low, high, on) {
-  for (let n = high - low, k = on ? low : high - 1; n > 0; n--, k += on ? 1 : -1) {
+function swap(columns, rows, block, low, high, forwards) {
+  for (let n = high - low, k = forwards ? low : high - 1; n > 0; n--, k += forwards ? 1 : -1) {
     const row = columns[block[k]];
     columns[block[k]] = rows[k];
     rows[k] = row;
@@ -147,7 +147,7 @@ function columnsOf(found) {
 const ints = (bytes) => new Int32Array(asBytes(bytes).slice().buffer);
 
 /**
- * Numbers of a range of records in bins: `edges` (one more than bins), and for each number its `_min`, `_max`, `_sum`.
+ * Binned numbers of a range of records: `edges` (one more than bins), and of each number `_min`, `_max` and `_sum`.
  * @typedef {Record<string, Float64Array>} Bins
  * @param {unknown} answer `/survey/series`
  * @returns {Bins}
@@ -166,7 +166,7 @@ export const [RUNNING, PREEMPTED] = [1, 2]; // kinds of spans; 0: waiting
 const KINDS = /** @type {const} */ (["waiting", "running", "preempted"]);
 
 /**
- * Row of a sequence; records are indices, -1: did not happen. `spans`: when it waited, ran, was preempted. Fields have
+ * Row of a sequence. Records are indices; -1: did not happen. `spans`: when it waited, ran, was preempted. Fields have
  * the names used in the table of a short run.
  * @typedef {object} SequenceRow
  * @property {number} row
@@ -191,7 +191,7 @@ const KINDS = /** @type {const} */ (["waiting", "running", "preempted"]);
  */
 
 /** Fields renamed to the names used for short runs. @type {Record<string, string>} */
-const CALLED = {
+const RENAMED = {
   seq_id: "seq",
   request_id: "request",
   num_prompt_tokens: "prompt",
@@ -205,18 +205,18 @@ export function sequencesOf(answer) {
   const found = /** @type {Record<string, any[]>} */ (decode(answer));
   const names = Object.keys(found).filter((name) => !name.startsWith("span_"));
   const rows = found.seq_id.map((_, row) => {
-    const [came, admitted] = [found.submitted_in[row], found.admitted_in[row]];
+    const [submitted, admitted] = [found.submitted_in[row], found.admitted_in[row]];
     return {
       row,
-      ...Object.fromEntries(names.map((name) => [CALLED[name] ?? name, found[name][row]])),
-      ...(admitted < 0 ? { hit: null, waited: null } : { waited: Math.max(0, admitted - came) }),
+      ...Object.fromEntries(names.map((name) => [RENAMED[name] ?? name, found[name][row]])),
+      ...(admitted < 0 ? { hit: null, waited: null } : { waited: Math.max(0, admitted - submitted) }),
       spans: /** @type {SequenceRow["spans"]} */ ([]),
     };
   });
   found.span_row.forEach((row, i) => {
     rows[row].spans.push({ kind: found.span_kind[i], first: found.span_first[i], end: found.span_end[i] });
   });
-  return /** @type {any} the response, column by column */ (rows);
+  return /** @type {any} built from the response's columns */ (rows);
 }
 
 /**

@@ -6,7 +6,7 @@ export class ByteLru {
   #entries = new Map();
   #total = 0;
 
-  /** `limit` in bytes; the newest value is kept regardless of its size. */
+  /** `limit`: in bytes; the newest value stays regardless of its size. */
   constructor(limit = Infinity) {
     this.limit = limit;
   }

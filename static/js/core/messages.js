@@ -1,4 +1,4 @@
-// Messages of operations: keys of texts and their values, without words. Mirrors engine/trace/messages/facets.py, and
+// Messages of operations: the keys of texts and the values they mention. Mirrors engine/trace/messages/facets.py, and
 // merges operations of one type. Pure.
 
 import { labelText, loneLabel } from "./labels.js";
@@ -10,19 +10,19 @@ import { STRUCTS } from "./schema.js";
  * @typedef {string | number | boolean | null | undefined} Scalar
  * @typedef {Record<string, any>} Values by placeholder name: fields of any type, which i18n/operations.js formats by
  * name
- * @typedef {[key: string, values: Values]} MessageKey a text without its register
- * @typedef {{header: Header, record: StepRecord, ops: Op[], place: number}} Context position of an operation: `ops` are
+ * @typedef {[key: string, values: Values]} MessageKey key of a text, without its register (short, long, plain)
+ * @typedef {{header: Header, record: StepRecord, ops: Op[], place: number}} Context position of an operation; `ops` are
  * the record's, with reasons
  * @typedef {object} Facet
  * @property {string} name
  * @property {string[]} values
- * @property {(op: any, context: Context | null) => string | null} of `op` has the type of the facet
- * @property {boolean} [apart] operations are reported separately instead of merged
+ * @property {(op: any, context: Context | null) => string | null} of value for an operation `op`
+ * @property {boolean} [separate] whether operations are reported one by one instead of merged
  */
 
 /**
- * Return the texts for operations of one type: that of the type, then for each facet those of its values. `contexts`:
- * position of each; null: only the operations are known.
+ * Return the texts for operations of one type: that of the type, then one per value of each facet. `contexts`:
+ * position of each operation, null if unknown.
  * @param {Op[]} ops
  * @param {(Context | null)[]} contexts
  * @returns {MessageKey[]}
@@ -37,7 +37,7 @@ export function messagesOf(ops, contexts = ops.map(() => null)) {
     for (const value of new Set(values)) {
       if (value === null) continue;
       const those = own.filter((_, i) => values[i] === value);
-      for (const some of facet.apart ? those.map((one) => [one]) : [those])
+      for (const some of facet.separate ? those.map((one) => [one]) : [those])
         found.push([`op.${type}.${facet.name}.${value}`, merged(some)]);
     }
   }
@@ -63,7 +63,7 @@ export function facetsOf(type) {
 }
 
 /**
- * Return a facet for every field with a fixed set of values; a required field missing from the log has none.
+ * Return a facet for every field with a fixed set of values. It is null if the log lacks a required field.
  * @param {string} type
  * @returns {Facet[]}
  */
@@ -86,7 +86,7 @@ const structOf = structs.StepRecord[1].ops.list.tagged;
 /** @param {string} name @param {string} values @param {Facet["of"]} of @returns {Facet} */
 const facet = (name, values, of) => ({ name, values: values.split(" "), of });
 
-/** @type {Record<string, (string | Facet)[]>} by type: facets that are not fields, in order with those that are */
+/** @type {Record<string, (string | Facet)[]>} by type: facets in order; a name stands for the field's facet */
 const CASES = {
   submit: [
     facet("rank", "usual given", (op) => (op.priority ? "given" : "usual")),
@@ -124,11 +124,11 @@ const CASES = {
   release: ["reason", "to"],
   stored: ["again"],
   removed: [facet("copies", "none left", (op) => ((op.num_left ?? 0) > 0 ? "left" : "none"))],
-  share: [], // its own texts include revived blocks
+  share: [], // `revived` is part of the text of the type
   sample: [
     {
       ...facet("settled", "no outside", (op) => ((op.sampled_token_id ?? null) === null ? "no" : "outside")),
-      apart: true,
+      separate: true,
     },
   ],
   preempt: [
@@ -193,12 +193,7 @@ function derived(op) {
 /** @param {number | null | undefined} token */
 const idText = (token) => ((token ?? null) === null ? undefined : `#${token}`);
 
-/**
- * Return the values that record and header add to an operation.
- * @param {Op} op
- * @param {Context} at
- * @returns {Values}
- */
+/** Return an operation's values from the record and header. @param {Op} op @param {Context} at @returns {Values} */
 function fromRecord(op, at) {
   const size = Number(at.header.engine.block_size);
   switch (op.type) {
@@ -258,7 +253,7 @@ function tokenText(seq, token, { record }) {
 
 // ── Several operations ─────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Names of values that are ids of sequences or blocks (and their places), which are listed when merged. */
+/** Return whether a value is the id of a sequence. Merging lists such ids, and those of blocks. */
 export const isSequence = (/** @type {string} */ name) => name.endsWith("seq_id") || name === "evicted_for";
 const BLOCKS = new Set(["block_id", "block_ids", "logical", "cpu_block_id", "lost_block_id", "src", "dst"]);
 export const isBlocks = (/** @type {string} */ name) => BLOCKS.has(name);

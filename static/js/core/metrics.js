@@ -16,9 +16,9 @@ import { kvKinds } from "./shape.js";
  */
 
 /**
- * Engine time: seconds in which the engine worked, without pauses between steps (stepping by hand does not make a model
- * slow). Several instances compute concurrently: for them it is the time in which any of them worked (busy_time.js).
- * Maps arrivals and tokens of all sequences to that clock; incremental.
+ * Engine time: seconds in which the engine worked, without pauses between steps (such as those of stepping by
+ * hand). Several instances compute concurrently: for them it is the time in which any of them worked (busy_time.js).
+ * Maps arrivals and tokens of all sequences to that clock, incrementally.
  */
 class EngineClock {
   /** @param {Log} log */
@@ -27,7 +27,7 @@ class EngineClock {
     this.at = [];
     /** @type {number[]} per record: engine time at its start */
     this.began = [];
-    /** @type {Map<number, Times>} by sequence; the parts of a request share theirs */
+    /** @type {Map<number, Times>} by sequence; the parts of a request share an entry */
     this.sequences = new Map();
     this.latest = 0; // highest engine time of any record
     this.parts = new RequestParts(log);
@@ -69,7 +69,7 @@ class EngineClock {
     }
   }
 
-  /** Add a fork, which arrived with its parent and starts with its tokens. @param {import("./trace.js").Fork} op */
+  /** Add a fork. It has its parent's submission and tokens. @param {import("./trace.js").Fork} op */
   #fork({ parent_seq_id: parent, seq_id: child }) {
     const times = this.sequences.get(parent);
     if (times) this.sequences.set(child, { ...times, tokens: times.tokens.slice() });
@@ -90,7 +90,7 @@ export const engineTime = (log, index) => clockOf(log).at[index] ?? 0;
 /** Return the engine time at the start of record `index`, in seconds. @param {Log} log @param {number} index */
 export const beganAt = (log, index) => clockOf(log).began[index] ?? 0;
 
-/** Return the next part of a sequence's request; undefined for the last. @param {Log} log @param {number} seq */
+/** Return the sequence that continues a request; undefined after the last part. @param {Log} log @param {number} seq */
 export const partAfter = (log, seq) => clockOf(log).parts.next.get(seq);
 
 /** Return the engine time at the log's end, in seconds. @param {Log} log */
@@ -99,13 +99,14 @@ export const latestTime = (log) => clockOf(log).latest;
 /**
  * Times of a sequence in seconds of engine time; null while undefined.
  * @typedef {object} SequenceTimes
- * @property {number | null} queue from its submission to the beginning of the step that admitted it
+ * @property {number | null} queue from its submission to the start of the step that admitted it
  * @property {number | null} ttft from its submission to the end of the step that chose its first token (time to first
  *   token)
  * @property {number | null} tpot (last token − first token) / (tokens − 1) (time per output token)
- * @property {number} num_output_tokens a fork's begin with those of its parent
+ * @property {number} num_output_tokens including those that a fork has from its parent
  * @typedef {SequenceTimes & {itl: number[], itl_tokens: number[]}} Latencies `itl`: from one token to the next
- *   (inter-token latency), and which token each ends at; `tpot` is its mean where each step brings one token
+ *   (inter-token latency); `itl_tokens`: index of the later token. `tpot` is the mean `itl` if steps choose one token
+ *   each
  */
 
 /**
@@ -144,17 +145,17 @@ export function latencies(log, seqId, index) {
   return { ...times, itl, itl_tokens: later };
 }
 
-const OUTLIER = 3; // times the next longest gap
-const FEWEST = 3; // gaps needed to call one an outlier
+const OUTLIER = 3; // minimum ratio to the next longest gap
+const MIN_GAPS = 3; // required to detect an outlier
 
 /**
- * Return the gap that dominates the mean: the longest, if no other is nearly as long. A server's warm-up steps are
+ * Return the longest gap if it is an outlier that dominates the mean. A server's warm-up steps are
  * slow, and so is the switch to compiled code. Null if there is none.
  * @param {number[]} itl seconds between tokens
- * @returns {{seconds: number, rest: number} | null} its length; the mean of the others
+ * @returns {{seconds: number, rest: number} | null} its length, and the mean of the other gaps
  */
 export function outlyingGap(itl) {
-  if (itl.length < FEWEST) return null;
+  if (itl.length < MIN_GAPS) return null;
   const [seconds, next] = [...itl].sort((a, b) => b - a);
   if (seconds < OUTLIER * next) return null;
   return { seconds, rest: (itl.reduce((sum, gap) => sum + gap, 0) - seconds) / (itl.length - 1) };
@@ -227,7 +228,7 @@ const SCALE_BYTES = { int8: 2, int4: 4 }; // stored with each vector: a float16 
 /**
  * Return the terms of the KV formula for a header, of all layers or of one block group: bytes per token = layers ·
  * kv_heads · ((head_dim + v_head_dim) · bytes + 2 · scale), which is 2 · layers · kv_heads · head_dim · bytes if K and
- * V have equal width and no scales. `element_bytes` follows from the header's own figure.
+ * V have equal width and no scales. `element_bytes` is derived from the header's `kv_bytes_per_token`.
  * For latents (`latent_dim` > 0) it is layers · (latent_dim · bytes + scale), and `expanded_bytes` is the size of the
  * keys and values computed from them.
  * `kinds`: layers grouped by shape; with several kinds the formula is a sum over them, and the other sizes are those of
@@ -268,8 +269,8 @@ export function kvTerms(header, group = null) {
 /** @typedef {{block: number, logical: number, offset: number, slot: number}} Slot */
 
 /**
- * Return the block and slot of a position: slot = block_id · block_size + position mod block_size. Null without a
- * block, also if it was released.
+ * Return the block and slot of a position: slot = block_id · block_size + position mod block_size. Null if it has no
+ * block or the block was released.
  * @param {number[] | undefined} table @param {number} blockSize @param {number} position @returns {Slot | null}
  */
 export function slotOf(table, blockSize, position) {

@@ -11,12 +11,12 @@ import { folding } from "./folds.js";
  * @property {number | null} from the sequence that computed it; null: not reported
  * @property {number | null} to the sequence that continues it
  * @property {number | null} lease seconds for which its blocks are held
- * @property {number | null} heldIn record
- * @property {number | null} cameIn record
+ * @property {number | null} heldIn record of the `hold`
+ * @property {number | null} receivedIn record of the `arrive`
  * @property {number} tokens received
  * @property {number} bytes
  * @property {number} seconds
- * @property {string} link that carried them
+ * @property {string} link name of the link
  * @typedef {{record: number, bytes: number, count: number}} Sum of the transfers up to a record
  */
 
@@ -24,7 +24,7 @@ class Moves {
   length = 0;
   /** @type {Map<string, Move>} by transfer */
   byName = new Map();
-  /** @type {Map<number, Move>} by sequence: transfers from it or to it */
+  /** @type {Map<number, Move>} by sequence: its transfer */
   bySeq = new Map();
   /** @type {Sum[]} ascending */
   sums = [];
@@ -37,7 +37,7 @@ class Moves {
         Object.assign(this.#join(op.transfer, op.seq_id, true), { lease: op.lease, heldIn: this.length });
       else if (op.type === "arrive") {
         const move = this.#join(op.transfer, op.seq_id, false);
-        Object.assign(move, { cameIn: this.length, tokens: op.num_tokens, bytes: op.num_bytes, link: op.link });
+        Object.assign(move, { receivedIn: this.length, tokens: op.num_tokens, bytes: op.num_bytes, link: op.link });
         move.seconds = op.ended - op.began;
         const { bytes, count } = this.sums[this.sums.length - 1] ?? { bytes: 0, count: 0 };
         this.sums.push({ record: this.length, bytes: bytes + op.num_bytes, count: count + 1 });
@@ -46,15 +46,15 @@ class Moves {
     this.length += 1;
   }
 
-  /** @param {string} transfer @param {number} seq @param {boolean} computes @returns {Move} */
-  #join(transfer, seq, computes) {
+  /** @param {string} transfer @param {number} seq @param {boolean} isProducer @returns {Move} */
+  #join(transfer, seq, isProducer) {
     let move = this.byName.get(transfer);
     if (!move) {
-      const came = { cameIn: null, tokens: 0, bytes: 0, seconds: 0, link: "" };
-      move = { transfer, from: null, to: null, lease: null, heldIn: null, ...came };
+      const unreceived = { receivedIn: null, tokens: 0, bytes: 0, seconds: 0, link: "" };
+      move = { transfer, from: null, to: null, lease: null, heldIn: null, ...unreceived };
       this.byName.set(transfer, move);
     }
-    if (computes) move.from = seq;
+    if (isProducer) move.from = seq;
     else move.to = seq;
     this.bySeq.set(seq, move);
     return move;

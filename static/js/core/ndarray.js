@@ -2,7 +2,7 @@
 
 /** @typedef {Uint16Array | Float32Array | Int32Array | Uint8Array} Raw */
 
-/** Dense array in C order. `row(i, j, …)` reads along the last axis without copying the rest. */
+/** Dense array in C order. */
 export class NdArray {
   /**
    * @param {string} dtype

@@ -11,44 +11,44 @@ import { residenciesOf, residencyAt } from "./observed_residency.js";
 /**
  * @typedef {import("./trace.js").KnownSince["reason"]} Reason
  * @typedef {{id: number, kind: string | null, window: number | null, size: number}} Group of layers on the GPU, as
- * reported in the whole log: `window` and `size` in tokens; `size` 0: not reported
+ * reported in the whole log; `window` and `size` in tokens, `size` 0: not reported
  * @typedef {{
  *   at: number, epoch: number, sequence: number, reason: Reason, missed: number, outside: number,
- * }} Since start of a rank's observation; `outside`: contents resident then, which are no longer known
+ * }} Since start of a rank's observation; `outside`: contents outside the pool, which are unknown from then on
  * @typedef {{
  *   medium: string, tier: string, group: number | null, kind: string | null, window: number | null,
  *   lora: string | null, count: number,
  * }} Family contents with the same properties
  * @typedef {[at: number, value: number]} Point a metric at one scrape; `at`: seconds
  * @typedef {object} RankReport state of one rank
- * @property {Since | null} since last
+ * @property {Since | null} since last start
  * @property {number} gaps
  * @property {number} messages
  * @property {number | null} last sequence number of the last message
- * @property {number} replayed messages
- * @property {number} unmatched contents
- * @property {number} unread events
+ * @property {number} replayed number of replayed messages
+ * @property {number} unmatched number of removed contents that were not stored before
+ * @property {number} unread number of events that could not be read
  * @property {string} problem error since the last message, or ""
  * @property {Record<string, Point[]>} readings the last two minutes, by the server's metric name
  * @property {{hits: number, asked: number} | null} hits tokens since monitoring began; null: not reported
  * @property {Family[]} families largest first
  * @property {Group[]} groups
  * @property {number} stored contents stored on the GPU
- * @property {number} restored those stored before
+ * @property {number} restored of `stored`, contents that had been stored before
  * @property {{n: number, most: number, lacking: {group: number, count: number}[]}} again contents reported again while
- * resident; `most`: largest end in tokens; and how often a group lacked what another one had
+ * resident; `most`: largest end in tokens; `lacking`: how many of them each group lacked
  * @property {number} roots contents that begin a sequence
  * @property {number} elsewhere roots that another rank also has
  * @typedef {{salt: string | null, tokens: number[]}} PrefixRoot start of a sequence
  * @typedef {{end: number, groups: number[], ever: number[], media: string[]}} Link a content of a prompt: its end in
  * tokens, groups that have it on the GPU, groups that ever had it there, media outside that have it
  * @typedef {{groups: Group[], chains: {salt: string | null, size: number, links: Link[]}[], unkept: number}} Chains
- * contents of a prompt on one rank as far as they were ever reported, without a salt and for each known salt, in blocks
- * of each size; `unkept`: contents that the server drops because of too many predecessors
+ * contents of a prompt that were ever reported on one rank, without a salt and for each known salt, in blocks
+ * of each size; `unkept`: contents whose predecessors the server does not store because there are too many
  * @typedef {object} ObservedCache queries on an observed cache
- * @property {number} still ms that a record stays on view before the query
+ * @property {number} still ms for which a record must be displayed before it is queried
  * @property {(index: number) => RankReport[] | Promise<RankReport[]>} reports for each rank
- * @property {(rank: number, index: number) => PrefixRoot[] | Promise<PrefixRoot[]>} roots the last ones
+ * @property {(rank: number, index: number) => PrefixRoot[] | Promise<PrefixRoot[]>} roots the latest MAX_ROOTS
  * @property {(tokens: number[], index: number) => Chains[] | Promise<Chains[]>} chains of each rank
  */
 
@@ -75,13 +75,13 @@ export const observedCacheOf = memo((log) => {
 
 /** @param {TraceLog} log @param {number} which @param {number} index @returns {RankReport} */
 function reportOf(log, which, index) {
-  const [rank, standings] = [ranksOf(log)[which], residenciesOf(log)[which]];
+  const [rank, residencies] = [ranksOf(log)[which], residenciesOf(log)[which]];
   const breaks = rank.since.slice(0, countUpTo(rank.since, index));
   const sums = lastUpTo(rank.sums, index);
   const message = lastUpTo(rank.messages, index);
   const problem = lastUpTo(rank.problems, index);
-  const again = lastUpTo(standings.again, index);
-  const roots = countUpTo(standings.roots, index);
+  const again = lastUpTo(residencies.again, index);
+  const roots = countUpTo(residencies.roots, index);
   const { index: _, ...since } = breaks.at(-1) ?? { index: -1 };
   return {
     since: breaks.length ? /** @type {Since} */ (since) : null,
@@ -101,13 +101,13 @@ function reportOf(log, which, index) {
     ),
     hits: hitsSince(rank, index),
     families: familiesAt(rank, index),
-    groups: [...standings.groups.values()],
-    stored: lastUpTo(standings.stored, index)?.count ?? 0,
-    restored: lastUpTo(standings.restored, index)?.count ?? 0,
+    groups: [...residencies.groups.values()],
+    stored: lastUpTo(residencies.stored, index)?.count ?? 0,
+    restored: lastUpTo(residencies.restored, index)?.count ?? 0,
     again: {
       n: again?.n ?? 0,
       most: again?.most ?? 0,
-      lacking: [...standings.lacking].flatMap(([group, counts]) => {
+      lacking: [...residencies.lacking].flatMap(([group, counts]) => {
         const count = lastUpTo(counts, index)?.count;
         return count ? [{ group, count }] : [];
       }),
@@ -118,7 +118,7 @@ function reportOf(log, which, index) {
 }
 
 /**
- * Return how many of the first `count` prefix roots of a rank another rank also has.
+ * Return how many of the first `count` prefix roots of a rank are also on another rank.
  * @param {TraceLog} log
  * @param {number} which
  * @param {number} index

@@ -7,7 +7,7 @@ import { lowest } from "./search.js";
 
 /**
  * @typedef {{index: number, at: number, epoch: number, sequence: number, reason: KnownSince["reason"],
- *   missed: number, outside: number}} Since `outside`: contents resident then, which are no longer known
+ *   missed: number, outside: number}} Since `outside`: contents outside the pool, which are unknown from then on
  * @typedef {{index: number, at: number, value: number}} Reading a metric at one scrape
  * @typedef {object} Rank
  * @property {Since[]} since starts and restarts of the observation
@@ -16,15 +16,15 @@ import { lowest } from "./search.js";
  * @property {Map<string, Reading[]>} readings by the server's metric name
  * @property {{index: number, at: number, problem: string}[]} problems
  * @property {Map<string, Family>} families contents with the same properties, by those properties
- * @property {Map<string, Family>} standing by place: the family of its content
+ * @property {Map<string, Family>} byPlace family of the content at each place
  * @typedef {object} Family
  * @property {string} medium in upper case; "" = not reported, which means the GPU
- * @property {string} tier which of several stores of that medium, and where: LOCAL or REMOTE
+ * @property {string} tier store of that medium, and its locality: LOCAL or REMOTE
  * @property {number | null} group
  * @property {string | null} kind of that group
  * @property {number | null} window
  * @property {string | null} lora
- * @property {{index: number, count: number}[]} counts number of contents after a record, where it changes
+ * @property {{index: number, count: number}[]} counts number of contents after each record that changes it
  */
 
 /** @returns {Rank} */
@@ -35,7 +35,7 @@ const empty = () => ({
   readings: new Map(),
   problems: [],
   families: new Map(),
-  standing: new Map(),
+  byPlace: new Map(),
 });
 
 /** Return the number of ranks of a monitored server. @param {import("./trace.js").Header} header */
@@ -50,11 +50,11 @@ export const ranksOf = folding(
 /** @param {Rank} rank @param {StepRecord} record */
 function read(rank, { index, ops = [], seen, timing: { at } }) {
   for (const op of ops) {
-    if (op.type === "stored" && !op.again) standIn(rank, op, index);
-    else if (op.type === "removed" && !op.num_left) leave(rank, placeKey(op), index);
+    if (op.type === "stored" && !op.again) addContent(rank, op, index);
+    else if (op.type === "removed" && !op.num_left) removeContent(rank, placeKey(op), index);
     if (op.type === "known_since") {
-      const outside = [...rank.standing.keys()].filter((place) => place.startsWith("-")).length;
-      for (const place of [...rank.standing.keys()]) leave(rank, place, index);
+      const outside = [...rank.byPlace.keys()].filter((place) => place.startsWith("-")).length;
+      for (const place of [...rank.byPlace.keys()]) removeContent(rank, place, index);
       rank.since.push({
         outside,
         index,
@@ -85,12 +85,12 @@ function read(rank, { index, ops = [], seen, timing: { at } }) {
   }
 }
 
-/** Return the key of a place, in the pool or outside it. */
+/** Return the key of a place; one outside the pool begins with "-". */
 export const placeKey = (/** @type {{place: number, outside?: boolean}} */ { place, outside }) =>
   `${outside ? "-" : ""}${place}`;
 
 /** @param {Rank} rank @param {import("./trace.js").Stored} op @param {number} index */
-function standIn(rank, op, index) {
+function addContent(rank, op, index) {
   const { medium, tier = null, locality = null, group = null, kind = null, window = null, lora_name: lora = null } = op;
   const fields = [medium, tier, locality, group, kind, window, lora];
   const key = JSON.stringify(fields);
@@ -99,15 +99,15 @@ function standIn(rank, op, index) {
     const where = [tier, locality].filter(Boolean).join(" ");
     rank.families.set(key, (family = { medium, tier: where, group, kind, window, lora, counts: [] }));
   }
-  rank.standing.set(placeKey(op), family);
+  rank.byPlace.set(placeKey(op), family);
   count(family, index, 1);
 }
 
 /** @param {Rank} rank @param {string} place @param {number} index */
-function leave(rank, place, index) {
-  const family = rank.standing.get(place);
+function removeContent(rank, place, index) {
+  const family = rank.byPlace.get(place);
   if (family) count(family, index, -1);
-  rank.standing.delete(place);
+  rank.byPlace.delete(place);
 }
 
 /** @param {Family} family @param {number} index @param {number} by */

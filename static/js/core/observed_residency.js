@@ -22,10 +22,10 @@ import { numRanks, placeKey } from "./observed_ranks.js";
  * @property {Map<number, Group>} groups of the GPU
  * @property {Root[]} roots without duplicates
  * @property {Count[]} stored contents stored on the GPU
- * @property {Count[]} restored those stored before
+ * @property {Count[]} restored of `stored`, contents that had been stored before
  * @property {{index: number, n: number, most: number}[]} again contents reported again while resident: cumulative,
  * `most`: largest end in tokens
- * @property {Map<number, Count[]>} lacking by group: those that it did not have then
+ * @property {Map<number, Count[]>} lacking by group: contents of `again` that it lacked
  */
 
 const GPU = "GPU";
@@ -53,10 +53,10 @@ function append(rank, contents, { index, ops = [] }) {
   for (const op of ops) {
     if (op.type === "stored") {
       const group = groupOf(rank, op);
-      if (op.again) nameAgain(rank, contents, op, group, index);
+      if (op.again) countRepeat(rank, contents, op, group, index);
       else addResidency(rank, op, group, index);
-    } else if (op.type === "removed" && !op.num_left) leave(rank, placeKey(op), index);
-    else if (op.type === "known_since") for (const place of [...rank.open.keys()]) leave(rank, place, index);
+    } else if (op.type === "removed" && !op.num_left) endResidency(rank, placeKey(op), index);
+    else if (op.type === "known_since") for (const place of [...rank.open.keys()]) endResidency(rank, place, index);
   }
 }
 
@@ -98,15 +98,15 @@ function addResidency(rank, op, group, index) {
  * @param {Group} group
  * @param {number} index
  */
-function nameAgain(rank, contents, op, group, index) {
+function countRepeat(rank, contents, op, group, index) {
   if ((op.medium || GPU) !== GPU) return;
   const hash = hashKey(op.block_hash);
-  const there = new Set(
+  const resident = new Set(
     (rank.byHash.get(hash) ?? [])
       .filter((one) => one.medium === GPU && one.from < index && one.to > index)
       .map((one) => one.group.id),
   );
-  if (!there.has(group.id)) return; // twice in one message: two computed at the same time
+  if (!resident.has(group.id)) return; // reported twice in one message: computed twice concurrently
   const content = contents.byHash.get(hash);
   const end = content ? (content.logical + 1) * content.tokens.length : 0;
   const last = rank.again.at(-1);
@@ -114,7 +114,7 @@ function nameAgain(rank, contents, op, group, index) {
   if (last?.index === index) rank.again[rank.again.length - 1] = sum;
   else rank.again.push(sum);
   for (const id of rank.groups.keys()) {
-    if (there.has(id)) continue;
+    if (resident.has(id)) continue;
     let counts = rank.lacking.get(id);
     if (!counts) rank.lacking.set(id, (counts = []));
     add(counts, index);
@@ -122,7 +122,7 @@ function nameAgain(rank, contents, op, group, index) {
 }
 
 /** @param {ReturnType<typeof empty>} rank @param {string} place @param {number} index */
-function leave(rank, place, index) {
+function endResidency(rank, place, index) {
   const residency = rank.open.get(place);
   if (residency) residency.to = index;
   rank.open.delete(place);
@@ -146,8 +146,8 @@ function add(counts, index) {
 export function residencyAt(rank, hash, index) {
   const all = rank.byHash.get(hash) ?? [];
   const now = all.filter(({ from, to }) => from <= index && to > index);
-  const groupsOf = (/** @type {Residency[]} */ some) =>
-    [...new Set(some.filter(({ medium }) => medium === GPU).map(({ group }) => group.id))].sort((a, b) => a - b);
+  const groupsOf = (/** @type {Residency[]} */ residencies) =>
+    [...new Set(residencies.filter(({ medium }) => medium === GPU).map(({ group }) => group.id))].sort((a, b) => a - b);
   const media = new Set(now.filter(({ medium }) => medium !== GPU).map(({ medium }) => medium));
   return { groups: groupsOf(now), ever: groupsOf(all), media: [...media].sort() };
 }

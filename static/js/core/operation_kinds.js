@@ -1,17 +1,17 @@
-// Display properties of operation types, apart from their words: events, marks and tones. Unknown types are still
-// shown, without a sign of their own. Pure.
+// Display properties of operation types, except their texts: events, marks and tones. Unknown types are shown
+// without these. Pure.
 
 /** @import {Op} from "./trace.js" */
 
 /**
  * @typedef {object} Kind
- * @property {string} [event] its kind on the timeline (core/events.js)
+ * @property {string} [event] kind of its event on the timeline (core/events.js)
  * @property {(op: any) => string | null} [mark] its mark on the track of its sequence (core/tracks.js); `op` has the
  * type of the entry, which a table by name cannot express
  * @property {"held" | "lost" | "done"} [tone] emphasis of its line in the list of decisions
- * @property {boolean} [routine] a consequence of earlier decisions
- * @property {boolean} [cause] possible trace of a fault: the museum shows it even if both runs did it
- * @property {boolean} [turn] changes the status of its sequence
+ * @property {boolean} [routine] whether it only follows from earlier decisions
+ * @property {boolean} [cause] whether it may reveal a fault: the museum shows it even if both runs have it
+ * @property {boolean} [turn] whether it changes the status of its sequence
  * @property {"step" | "between"} [merge] `step`: merged over all sequences of a step; `between`: merged across other
  * operations
  */
@@ -71,7 +71,7 @@ export const kindOf = (type) => OPERATION_KINDS[type] ?? {};
  * @param {Op} op
  * @returns {op is Extract<Op, {to: "front" | "back" | null}>}
  */
-export const givesBack = (op) => "to" in op;
+export const freesBlock = (op) => "to" in op;
 
 /** Return the sequence that an operation concerns; null: none. @param {Op} op */
 export const sequenceOf = (op) => ("seq_id" in op ? (op.seq_id ?? null) : null);

@@ -1,4 +1,4 @@
-// Decisions of a record, operation by operation. Similar neighbours of one sequence form one entry. Pure;
+// Decisions of a record, operation by operation. Similar adjacent operations of a sequence form one entry. Pure;
 // i18n/operations.js renders the entries in words.
 
 import { operationsWithReasons } from "./decisions.js";
@@ -19,7 +19,7 @@ import { tracksOf } from "./tracks.js";
  * @property {number} group block group of its blocks; -1: none
  * @property {number[] | null} layers of that group, if a run has several
  * @property {MessageKey[]} parts texts of the entry
- * @property {MessageKey[]} later additions from later records, which may still arrive
+ * @property {MessageKey[]} later texts that depend on later records; empty until these arrive
  */
 
 /**
@@ -36,7 +36,7 @@ export function operationsOf(log, index) {
 }
 
 /**
- * Return the parts of those operations of record `index` that `wanted` selects, merged; empty if there are none. They
+ * Return the merged texts of those operations of record `index` that `wanted` selects; empty if there are none. They
  * must be of one type.
  * @param {Log} log
  * @param {number} index
@@ -81,7 +81,7 @@ function entryOf(log, record, ops, places, groups) {
 const groupOfOp = (groups, op) => groupOf(groups, "block_id" in op ? op.block_id : "src" in op ? op.src : -1);
 
 /**
- * Return lists of operation indices that are merged: block operations of one type, sequence and block group, without
+ * Group the indices of operations that share an entry: block operations of one type, sequence and block group, without
  * another type of that sequence between them.
  * @param {Op[]} ops
  * @param {ReturnType<typeof blockGroups>} groups
@@ -90,14 +90,14 @@ const groupOfOp = (groups, op) => groupOf(groups, "block_id" in op ? op.block_id
 function grouped(ops, groups) {
   /** @type {number[][]} */
   const found = [];
-  /** @type {Map<string, number[]>} type, sequence and block group -> list that the next of them joins */
+  /** @type {Map<string, number[]>} type, sequence and block group -> list that may still grow */
   const open = new Map();
   ops.forEach((op, at) => {
     const { merge } = kindOf(op.type);
-    const alike = `${op.type}/${sequenceOf(op) ?? ""}/`;
-    const key = merge === "step" ? op.type : `${alike}${groupOfOp(groups, op)}`;
+    const prefix = `${op.type}/${sequenceOf(op) ?? ""}/`;
+    const key = merge === "step" ? op.type : `${prefix}${groupOfOp(groups, op)}`;
     if (!merge)
-      for (const other of open.keys()) if (!other.startsWith(alike) && other.includes("/")) open.delete(other);
+      for (const other of open.keys()) if (!other.startsWith(prefix) && other.includes("/")) open.delete(other);
     const list = open.get(key);
     if (list) return void list.push(at);
     found.push([at]);

@@ -1,9 +1,9 @@
-// Keys that a query is known to attend to, by text patterns: the previous token, the first one, the token after the
+// Keys that heads typically attend to, by patterns of the text: the previous token, the first one, the token after the
 // last occurrence of the current one. Pure; training/heads.py names the patterns of poems.
 
 /**
- * Attention patterns, the simplest first: `parallel_clause` is the same place in the previous clause, `induction` the
- * token that followed the last occurrence of the current one.
+ * Attention patterns, the simplest first. `parallel_clause`: same offset in the previous clause; `induction`:
+ * token after the last occurrence of the current one.
  */
 export const PATTERNS = /** @type {const} */ ([
   "previous_token",
@@ -18,7 +18,7 @@ export const PATTERNS = /** @type {const} */ ([
 /** @typedef {typeof PATTERNS[number]} Pattern */
 
 const MARKS = /^[\s，。！？；：、,.;:!?…]+$/u; // ends a clause
-const BLANK = /^[^\S\n]*$/u; // spaces alone do not
+const BLANK = /^[^\S\n]*$/u; // does not end a clause
 const strict = new TextDecoder("utf-8", { fatal: true });
 
 /** Return whether a token ends a clause: punctuation or the end of a line. @param {Uint8Array} bytes */
@@ -31,19 +31,19 @@ export function endsClause(bytes) {
   }
 }
 
-/** Known text of a sequence, and for each of its positions the key that each pattern names. */
+/** Text of a sequence, with the key that each pattern names for each position. */
 export class NamedKeys {
   /** @type {number[][]} by position, in the order of PATTERNS; -1: none */
   #keys = [];
   #start = 0; // of the last clause
-  #before = -1; // start of the clause before; -1: none
+  #before = -1; // start of the previous clause; -1: none
   /** @type {Map<number, number>} token id -> last position */
   #last = new Map();
 
   /**
    * Return the keys for a query at `position`, in the order of PATTERNS; -1 where a pattern names none. A key named by
    * two patterns is ambiguous and counts for neither.
-   * @param {{token_ids: number[], token_bytes: Uint8Array[]}} text only ever extended
+   * @param {{token_ids: number[], token_bytes: Uint8Array[]}} text tokens may only be appended between calls
    * @param {number} position
    */
   at(text, position) {

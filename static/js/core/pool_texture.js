@@ -16,15 +16,16 @@ export const MEANINGS = ["owner", "age", "refs", "hits", "group", "tier"];
 export const ORDERS = ["id", "owner", "used"];
 /** Meanings with one colour per value instead of a scale. @type {readonly Meaning[]} */
 export const NAMED = ["owner", "group", "tier"];
-const MAX_REFS = 8; // number of owners from which a block is drawn as shared by many
-const MAX_HITS = 64;
+const MAX_REFS = 8; // number of owners with the strongest colour
+const MAX_HITS = 64; // the same for hits
 /** Share of the colour of a cached block without an owner: its content can still be hit. */
 export const CACHED = 0.45;
 /** Start of the scale, so that the least value differs from a block without content. */
 export const FAINTEST = 0.2;
 
 /**
- * Return columns and rows of `count` cells, and the cell's side in whole pixels, to fit `width` × `height`.
+ * Return columns and rows of `count` cells, and the largest side of a cell in whole pixels that fits into `width` ×
+ * `height`.
  * @param {number} count
  * @param {number} width
  * @param {number} height

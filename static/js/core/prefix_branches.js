@@ -11,22 +11,22 @@
  * @typedef {object} Row
  * @property {string} id
  * @property {Branch} branch
- * @property {Node[]} nodes those of the branch, or the one that this row is for
- * @property {boolean} single whether it is one block of an expanded branch
+ * @property {Node[]} nodes those of the branch, or of an expanded branch the row's only one
+ * @property {boolean} single whether the row is one block of an expanded branch
  * @property {number} level from 1 on
  * @property {number} place index among its siblings, from 1 on
  * @property {number} of number of siblings
  * @property {number} parent index of the parent row; -1: none
- * @property {boolean | null} open whether its children are shown, or for a leaf its blocks; null: a single block
+ * @property {boolean | null} open whether its children (for a leaf: its blocks) are shown; null: a single block
  * without children
  */
 
 /**
  * @param {Node[]} nodes children of the same prefix
- * @param {(a: Node, b: Node) => boolean} [alike] whether two consecutive contents may share a branch
+ * @param {(a: Node, b: Node) => boolean} [canShare] whether two consecutive contents may share a branch
  * @returns {Branch[]}
  */
-export function branchesOf(nodes, alike = haveSameHolders) {
+export function branchesOf(nodes, canShare = haveSameOwners) {
   /** @type {Branch[]} */
   const roots = [];
   /** @type {{from: Node[], into: Branch[]}[]} iterative walk: a prefix may be thousands of blocks long */
@@ -34,7 +34,7 @@ export function branchesOf(nodes, alike = haveSameHolders) {
   for (let next = open.pop(); next; next = open.pop())
     for (const first of next.from) {
       const chain = [first];
-      for (let last = first; last.children.length === 1 && alike(last, last.children[0]); )
+      for (let last = first; last.children.length === 1 && canShare(last, last.children[0]); )
         chain.push((last = last.children[0]));
       /** @type {Branch} */
       const branch = { id: first.hash, nodes: chain, children: [] };
@@ -45,11 +45,12 @@ export function branchesOf(nodes, alike = haveSameHolders) {
 }
 
 /**
- * Return whether two consecutive contents have equally many owners and can be hit alike.
+ * Return whether two consecutive contents have the same number of owners and copies, and either both or neither can be
+ * hit.
  * @param {Node} a
  * @param {Node} b
  */
-const haveSameHolders = (a, b) =>
+const haveSameOwners = (a, b) =>
   a.kind === b.kind && a.refs === b.refs && a.findable === b.findable && a.blocks.length === b.blocks.length;
 
 /**
@@ -73,7 +74,7 @@ export function rowsOf(branches, closed, opened) {
     const { branch, level, place, of, parent } = next;
     const singles = opened.has(branch.id) && branch.nodes.length > 1 ? branch.nodes : [];
     const forks = branch.children.length > 0;
-    const shut = forks && closed.has(branch.id);
+    const isCollapsed = forks && closed.has(branch.id);
     const at = rows.length;
     rows.push({
       id: branch.id,
@@ -84,9 +85,9 @@ export function rowsOf(branches, closed, opened) {
       place,
       of,
       parent,
-      open: forks ? !shut : branch.nodes.length > 1 ? singles.length > 0 : null,
+      open: forks ? !isCollapsed : branch.nodes.length > 1 ? singles.length > 0 : null,
     });
-    if (shut) continue;
+    if (isCollapsed) continue;
     singles.forEach((node, i) =>
       rows.push({
         id: `${node.hash}.`,

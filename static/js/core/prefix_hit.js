@@ -1,5 +1,5 @@
 // Prefix lookup for a prompt that was not submitted: the cached part, and why it ends there. Matches
-// engine/cache/prefix_index.py; a test holds it to the lookups of recorded runs. Pure.
+// engine/cache/prefix_index.py; a test compares it with the lookups of recorded runs. Pure.
 
 import { contentsOf } from "./cached_contents.js";
 import { blockSize } from "./geometry.js";
@@ -11,18 +11,18 @@ import { groupsOf, keysUpTo, missingUpTo } from "./prefix_tree.js";
 
 /**
  * @typedef {"all" | "too_short" | "evicted" | "differs" | "other_salt" | "no_state" | "nothing"} End reason for the
- * hit's end: limit of what may hit; no complete block; the next block's content was evicted; cached contents continue
- * with other tokens; the prefix is cached under another `cache_salt`; keys without a state; no cached content with this
- * prefix
+ * hit's end: everything that may hit was hit; no complete block; the next block's content was evicted; cached contents
+ * continue with other tokens; the prefix is cached under another `cache_salt`; keys are cached but no state; no content
+ * with this prefix is cached
  * @typedef {object} Hit
- * @property {Node[]} way contents hit
- * @property {number} tokens hit
- * @property {number} of tokens of the prompt
- * @property {number} most blocks that may hit: one token must run through the model for logits
+ * @property {Node[]} path contents that are hit
+ * @property {number} tokens number of tokens hit
+ * @property {number} of number of tokens of the prompt
+ * @property {number} most number of blocks that may hit: at least one token must be computed for its logits
  * @property {End} end
  * @property {Content | null} lost for `evicted`: the missing content
  * @property {Eviction | null} eviction for `evicted`: its eviction
- * @property {number} shared for `differs`: tokens of the next block shared with the closest cached one
+ * @property {number} shared for `differs`: tokens that the next block shares with the closest cached one
  * @property {Node | null} closest for `differs`: that content
  */
 
@@ -33,7 +33,7 @@ import { groupsOf, keysUpTo, missingUpTo } from "./prefix_tree.js";
  * @param {import("./state_access.js").State} state
  * @param {number[]} tokens ids
  * @param {string | null} [salt]
- * @param {number} [until] last record whose evictions have happened
+ * @param {number} [until] last record whose evictions count
  * @returns {Hit}
  */
 export function wouldHit(log, tree, state, tokens, salt = null, until = state.index) {
@@ -43,7 +43,7 @@ export function wouldHit(log, tree, state, tokens, salt = null, until = state.in
   const most = Math.max(0, Math.floor((tokens.length - 1) / size));
   /** @type {Hit} */
   const hit = {
-    way: [],
+    path: [],
     tokens: 0,
     of: tokens.length,
     most,
@@ -55,28 +55,28 @@ export function wouldHit(log, tree, state, tokens, salt = null, until = state.in
   };
   const blockAt = (/** @type {number} */ logical) => tokens.slice(logical * size, (logical + 1) * size);
   /** @type {Node[]} contents of the prompt in the tree, whether they can be hit or not */
-  const way = [];
+  const path = [];
   /** @type {Content | undefined} next content, if it was ever cached */
   let next;
-  while (way.length < most) {
-    next = contents.after(way.at(-1)?.hash ?? null, salt, blockAt(way.length));
+  while (path.length < most) {
+    next = contents.after(path.at(-1)?.hash ?? null, salt, blockAt(path.length));
     const node = next && tree.byHash.get(next.hash);
     if (!node) break;
-    way.push(node);
+    path.push(node);
   }
-  let count = way.length;
-  while (count > 0 && !way[count - 1].findable) count -= 1;
-  hit.way = way.slice(0, count);
+  let count = path.length;
+  while (count > 0 && !path[count - 1].findable) count -= 1;
+  hit.path = path.slice(0, count);
   hit.tokens = count * size;
   if (!most) return { ...hit, end: "too_short" };
   if (count === most) return hit;
-  const lost = count < way.length ? missingUpTo(way[count], groups, size) : (next ?? null);
+  const lost = count < path.length ? missingUpTo(path[count], groups, size) : (next ?? null);
   const eviction = lost && lastUntil(lost.evictions, groups, until);
   if (lost && eviction) return { ...hit, end: "evicted", lost, eviction };
-  const keys = keysUpTo(way, groups, size);
+  const keys = keysUpTo(path, groups, size);
   if (keys > count) return { ...hit, end: "no_state", shared: keys * size };
   if (!count && otherSalt(tree, blockAt(0), salt)) return { ...hit, end: "other_salt" };
-  const siblings = (way[count - 1]?.children ?? tree.roots).filter((node) => node.content.salt === salt);
+  const siblings = (path[count - 1]?.children ?? tree.roots).filter((node) => node.content.salt === salt);
   for (const node of siblings) {
     const shared = sharedTokens(node.content.tokens, blockAt(count));
     if (shared > hit.shared || !hit.closest) [hit.shared, hit.closest] = [shared, node];
@@ -85,8 +85,8 @@ export function wouldHit(log, tree, state, tokens, salt = null, until = state.in
 }
 
 /**
- * Return whether a head or layer is ablated for a prompt after record `index`: hashes of what is computed then do not
- * follow from the tokens alone. Mirrors engine/cache/ablate_settings.py.
+ * Return whether a head or layer is ablated for a prompt submitted after record `index`. The hashes of its blocks then
+ * depend on more than its tokens. Mirrors engine/cache/ablate_settings.py.
  * @param {Pick<import("./trace.js").Header, "engine">} header
  * @param {number} index
  */

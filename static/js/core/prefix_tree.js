@@ -1,4 +1,4 @@
-// Tree of the current prefix cache: contents with the same prefix are branches of it. Pure.
+// Tree of the current prefix cache: contents with a common prefix are branches of its node. Pure.
 //
 //   春江潮水 ── 连海平， ── 海上明月      two owners, then one
 //            └─ 向东流，                  no owner: can be hit until its block is allocated
@@ -17,12 +17,12 @@ import { groupOf, isOfStates } from "./groups.js";
  * @typedef {object} Node one content
  * @property {string} hash
  * @property {import("./cached_contents.js").Content} content
- * @property {Node | null} parent null: start of a sequence, or for a monitored server unknown
+ * @property {Node | null} parent null: it begins a sequence, or a monitored server did not report it
  * @property {Node[]} children in the order of their first computation
  * @property {Block[]} blocks with this content: one, except for copies and other groups of layers
  * @property {Kind} kind
  * @property {number} refs maximum number of owners of its blocks
- * @property {boolean} findable whether a prompt can hit it: none of its predecessors is missing
+ * @property {boolean} findable whether a prompt can hit it: no predecessor that it needs is missing
  * @typedef {{instance: number, roots: Node[], byHash: Map<string, Node>, held: number, reusable: number}} Tree `held`
  *   and `reusable`: blocks with a hash
  */
@@ -54,15 +54,15 @@ export function prefixTree(log, state, instance = 0) {
   const older = (/** @type {Node} */ a, /** @type {Node} */ b) =>
     a.content.record - b.content.record || a.content.seq - b.content.seq;
   const size = blockSize(log.header);
-  /** @type {Map<Node, boolean[]>} by group: whether it has all blocks it retains of the prefix */
-  const begun = new Map();
-  const ways = tree.roots.sort(older).slice();
-  for (let node = ways.pop(); node; node = ways.pop()) {
-    const before = begun.get(/** @type {Node} of a root: null, which is none */ (node.parent));
+  /** @type {Map<Node, boolean[]>} by group: whether it has all blocks of the prefix that it retains */
+  const complete = new Map();
+  const stack = tree.roots.sort(older).slice();
+  for (let node = stack.pop(); node; node = stack.pop()) {
+    const before = complete.get(/** @type {Node} null for a root, which is no key of the map */ (node.parent));
     const own = groups.map((group, g) => (before?.[g] ?? true) && (!isRetained(node, group, size) || has(node, group)));
-    begun.set(node, own);
-    node.findable = own.every(Boolean) && groups.every((group) => seesAll(node, group, size));
-    ways.push(...node.children.sort(older));
+    complete.set(node, own);
+    node.findable = own.every(Boolean) && groups.every((group) => hasWindow(node, group, size));
+    stack.push(...node.children.sort(older));
   }
   return tree;
 }
@@ -75,20 +75,20 @@ export function prefixTree(log, state, instance = 0) {
  * @returns {Node | undefined}
  */
 function nodeOf(tree, contents, hash) {
-  const made = [];
+  const created = [];
   let found = tree.byHash.get(hash);
   for (let next = hash; !found; ) {
     const content = contents.byHash.get(next);
     if (!content) {
-      if (made.length) break; // a monitored server did not report the predecessor
+      if (created.length) break; // a monitored server did not report the predecessor
       return undefined;
     }
-    made.push(content);
+    created.push(content);
     if (content.parent === null) break;
     next = content.parent;
     found = tree.byHash.get(next);
   }
-  for (const content of made.reverse()) {
+  for (const content of created.reverse()) {
     /** @type {Node} */
     const node = {
       hash: content.hash,
@@ -109,7 +109,7 @@ function nodeOf(tree, contents, hash) {
  * Return whether a sequence begins with a root of the tree; otherwise its predecessor is unknown.
  * @param {Node} root
  */
-export const beginsSequence = ({ content }) => content.parent === null && !content.unsaid;
+export const beginsSequence = ({ content }) => content.parent === null && !content.parentUnknown;
 
 /** Return the groups of layers of an instance. @param {State} state @param {number} instance */
 export const groupsOf = ({ block_groups: groups }, instance) => groups.filter((group) => group.instance === instance);
@@ -119,28 +119,28 @@ const has = (node, { first_block: first, num_blocks: count }) =>
   node.blocks.some(({ block_id: id }) => id >= first && id < first + count);
 
 /**
- * Return the number of keys a query attends to in a group, null: all. A state group needs the previous one.
+ * Return the number of keys a query attends to in a group; null: all. A group of states needs the previous state.
  * @param {Group} group
  */
-const sightIn = (group) => (isOfStates(group) ? 2 : group.window);
+const spanIn = (group) => (isOfStates(group) ? 2 : group.window);
 
 /**
- * Return the start of the blocks in the span of the next query after `count` keys, apart from the sinks': `Retention`
+ * Return the first block in the window of the next query after `count` blocks, not counting those of sinks: `Retention`
  * in engine/cache/attention_span.py.
  * @param {number} count
  * @param {Group} group
  * @param {number} size slots of a block
  */
-function seenFrom(count, group, size) {
-  const window = sightIn(group);
+function firstVisible(count, group, size) {
+  const window = spanIn(group);
   if (window === null) return 0;
   const hidden = Math.floor(Math.max(0, count * size - Math.max(window, 2) + 1) / size);
   return Math.max(Math.ceil(group.sinks / size), hidden);
 }
 
-/** Return whether a group needs a block for every hit beyond it: with a window, only the sinks. */
+/** Return whether every hit beyond a block needs it: in a group with a window, only blocks of sinks. */
 const isRetained = (/** @type {Node} */ { content }, /** @type {Group} */ group, /** @type {number} */ size) =>
-  sightIn(group) === null || content.logical < Math.ceil(group.sinks / size);
+  spanIn(group) === null || content.logical < Math.ceil(group.sinks / size);
 
 /**
  * Return whether a group has the blocks up to `node` in the window of the next query.
@@ -148,9 +148,9 @@ const isRetained = (/** @type {Node} */ { content }, /** @type {Group} */ group,
  * @param {Group} group
  * @param {number} size
  */
-function seesAll(node, group, size) {
-  if (sightIn(group) === null) return true;
-  const from = seenFrom(node.content.logical + 1, group, size);
+function hasWindow(node, group, size) {
+  if (spanIn(group) === null) return true;
+  const from = firstVisible(node.content.logical + 1, group, size);
   for (let at = /** @type {Node | null} */ (node); at && at.content.logical >= from; at = at.parent)
     if (!has(at, group)) return false;
   return true;
@@ -164,11 +164,13 @@ function seesAll(node, group, size) {
  */
 export function missingUpTo(node, groups, size) {
   /** @type {Node[]} */
-  const way = [];
-  for (let at = /** @type {Node | null} */ (node); at; at = at.parent) way.push(at);
-  way.reverse();
+  const path = [];
+  for (let at = /** @type {Node | null} */ (node); at; at = at.parent) path.push(at);
+  path.reverse();
   const lacks = (/** @type {Group} */ group) =>
-    way.find((at, i) => (isRetained(at, group, size) || i >= seenFrom(way.length, group, size)) && !has(at, group));
+    path.find(
+      (at, i) => (isRetained(at, group, size) || i >= firstVisible(path.length, group, size)) && !has(at, group),
+    );
   for (const group of groups) {
     const found = lacks(group);
     if (found) return found.content;
@@ -179,14 +181,14 @@ export function missingUpTo(node, groups, size) {
 /**
  * Return the number of contents on a path from a root whose keys are all present, ignoring groups of states; 0 if there
  * are no such groups.
- * @param {Node[]} way
+ * @param {Node[]} path
  * @param {Group[]} groups
  * @param {number} size
  */
-export function keysUpTo(way, groups, size) {
+export function keysUpTo(path, groups, size) {
   const ofKeys = groups.filter((group) => !isOfStates(group));
   if (ofKeys.length === groups.length) return 0;
-  let count = way.length;
-  while (count > 0 && missingUpTo(way[count - 1], ofKeys, size)) count -= 1;
+  let count = path.length;
+  while (count > 0 && missingUpTo(path[count - 1], ofKeys, size)) count -= 1;
   return count;
 }

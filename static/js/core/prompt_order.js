@@ -2,9 +2,9 @@
 
 /** @import {Move} from "./wire.js" */
 
-/** @typedef {Record<string, number[]>} LineTokens token ids of a line, without its end */
+/** @typedef {Record<string, number[]>} LineTokens token ids of a line, without its line break */
 
-const LINE_END = -1; // stands for the token between two lines
+const LINE_END = -1; // represents the token between two lines
 export const MAX_MOVES = 64;
 
 /** Return the name of a part. @param {string} line */
@@ -21,8 +21,8 @@ export function canMove(prompts, movable, moves) {
   return (
     moves.length > 0 &&
     moves.every(({ part, before }, i) => {
-      const isTwice = i > 0 && moves[i - 1].part === part && moves[i - 1].before === before;
-      return movable.includes(part) && (before === null || (names.has(before) && before !== part)) && !isTwice;
+      const isRepeated = i > 0 && moves[i - 1].part === part && moves[i - 1].before === before;
+      return movable.includes(part) && (before === null || (names.has(before) && before !== part)) && !isRepeated;
     })
   );
 }
@@ -31,9 +31,9 @@ export function canMove(prompts, movable, moves) {
 export const inEffect = (moves) => moves.filter(({ part }, i) => moves[i + 1]?.part !== part);
 
 /**
- * Apply moves to prompts, each a list of lines: a part moves before another, or to the end, in every prompt that has
- * it. A prompt without the target has it before the first part that follows the target in the first prompt with both,
- * or at the end.
+ * Apply moves to prompts, each a list of lines: a part moves before the part `before`, or to the end, in every prompt
+ * that has it. In a prompt without `before`, it moves before the first part that follows `before` in the first prompt
+ * with both, or at the end.
  * @param {string[][]} prompts
  * @param {Move[]} moves
  * @returns {string[][]}

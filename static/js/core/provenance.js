@@ -1,6 +1,5 @@
-// Provenance chains: links from a selection to everything connected with it, as plain values from the log. Pure.
+// Provenance chains: links from a selection to everything connected with it. Pure.
 //
-// A selection is one of
 // A link is `{kind, fidelity, …values}`; `go` leads to a record, `select` to another selection, `layers` are those
 // of its block group if a run has several.
 
@@ -15,7 +14,7 @@ import { ofSequence } from "./provenance/sequence.js";
 
 /**
  * Return `{kind, links}` of `selection` after record `index`; null if it does not exist there. `view`: {seq, layer,
- * head} of the stage: the sequence of a position, and where a weight is read.
+ * head} of the stage: the sequence that a position belongs to, and the layer and head of a weight.
  * @param {TraceLog} log
  * @param {number} index
  * @param {Selection | null} selection
@@ -46,14 +45,14 @@ export function connectedTo(log, index, selection, view = {}) {
   const found = { blocks: new Set(), slots: new Set(), seqs: new Set() };
   const chain = provenanceOf(log, index, selection, view);
   for (const link of chain?.links ?? []) {
-    const lights = LIGHTS.has(link.kind);
-    if ("block" in link && lights) found.blocks.add(link.block);
+    const isHighlighted = HIGHLIGHTED.has(link.kind);
+    if ("block" in link && isHighlighted) found.blocks.add(link.block);
     if ("blocks" in link) for (const block of link.blocks) found.blocks.add(block);
     if ("slot" in link) found.slots.add(link.slot);
-    if ("seq" in link && link.seq !== undefined && lights) found.seqs.add(link.seq);
+    if ("seq" in link && link.seq !== undefined && isHighlighted) found.seqs.add(link.seq);
     if ("owners" in link) for (const owner of link.owners) found.seqs.add(owner.seq);
   }
   return found;
 }
 
-const LIGHTS = new Set(["key", "slot", "block", "table", "sequence", "operation", "part"]);
+const HIGHLIGHTED = new Set(["key", "slot", "block", "table", "sequence", "operation", "part"]);

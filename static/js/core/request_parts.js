@@ -21,8 +21,8 @@ export function requestOf(log, { request_id: id, kv_role: role }) {
 /**
  * @typedef {{id: string, part: number, alive: Set<number>, hasTokens: boolean}} Open an unfinished request: `part`, its
  * last submitted sequence; `alive`: sequences of that part
- * @typedef {{before: number | null, lost: number[]}} Found the part before the submitted one (null: it is the first, or
- * nothing is submitted); the sequences that end with a `lost`
+ * @typedef {{before: number | null, lost: number[]}} Found `before`: the part before the submitted one (null: it is the
+ * first, or nothing is submitted); `lost`: the sequences that end with a `lost`
  */
 
 /** @type {Found} */
@@ -32,7 +32,7 @@ export class RequestParts {
   /** @type {Map<string, Open>} */
   #open = new Map();
   /** @type {Map<number, Open>} by unfinished sequence */
-  #of = new Map();
+  #bySeq = new Map();
   /** @type {Map<number, number>} instances of unfinished sequences */
   #instances = new Map();
   /** @type {Set<number>} sequences continued on another instance */
@@ -57,19 +57,19 @@ export class RequestParts {
     if (op.type === "submit") return { before: this.#submit(op, instance), lost: [] };
     if (op.type === "lost") {
       const lost = [...this.#instances].flatMap(([seq, where]) => (where === instance ? [seq] : []));
-      const over = new Set(op.given_up);
+      const givenUp = new Set(op.given_up);
       for (const seq of lost)
-        this.#end(seq, !over.has(seq) && (this.producers.has(seq) || !this.#of.get(seq)?.hasTokens));
+        this.#end(seq, !givenUp.has(seq) && (this.producers.has(seq) || !this.#bySeq.get(seq)?.hasTokens));
       return { before: null, lost };
     }
     if (op.type === "fork") {
-      const request = this.#of.get(op.parent_seq_id);
+      const request = this.#bySeq.get(op.parent_seq_id);
       if (!request) return NOTHING;
       request.alive.add(op.seq_id);
-      this.#of.set(op.seq_id, request);
+      this.#bySeq.set(op.seq_id, request);
       this.#instances.set(op.seq_id, instance);
     } else if (op.type === "sample") {
-      const request = this.#of.get(op.seq_id);
+      const request = this.#bySeq.get(op.seq_id);
       if (request && !this.producers.has(op.seq_id)) request.hasTokens = true;
     } else if (op.type === "finish") this.#end(op.seq_id, this.producers.has(op.seq_id) && op.reason !== "abort");
     return NOTHING;
@@ -88,19 +88,19 @@ export class RequestParts {
       this.next.set(before, op.seq_id);
     }
     request.alive = new Set([op.seq_id]);
-    this.#of.set(op.seq_id, request);
+    this.#bySeq.set(op.seq_id, request);
     this.#instances.set(op.seq_id, instance);
     if (op.kv_role === "kv_producer") this.producers.add(op.seq_id);
     return before;
   }
 
-  /** @param {number} seq @param {boolean} goesOn */
-  #end(seq, goesOn) {
-    const request = this.#of.get(seq);
+  /** @param {number} seq @param {boolean} continues */
+  #end(seq, continues) {
+    const request = this.#bySeq.get(seq);
     if (!request) return;
-    this.#of.delete(seq);
+    this.#bySeq.delete(seq);
     this.#instances.delete(seq);
     request.alive.delete(seq);
-    if (!request.alive.size && !goesOn && this.#open.get(request.id) === request) this.#open.delete(request.id);
+    if (!request.alive.size && !continues && this.#open.get(request.id) === request) this.#open.delete(request.id);
   }
 }

@@ -10,18 +10,15 @@ import { isShared } from "./request_parts.js";
 /**
  * @typedef {"waiting" | "receiving" | "prefill" | "decode" | "preempted"} Phase `waiting`: in the engine's queue before
  * its admission; `receiving`: from the step that reserved space for another instance's blocks until they arrive;
- * `prefill` and `decode`: by the kind of its steps, and while it runs without being scheduled, by the last one;
+ * `prefill` and `decode`: steps of that kind, and time after them in which it runs without being scheduled;
  * `preempted`: from its preemption to its readmission
  * @typedef {{phase: Phase, from: number, to: number, begin: number, end: number, seq: number}} Segment `from` and `to`:
  * records, inclusive; `begin` and `end`: seconds of engine time; `seq`: its part
  */
 
-/**
- * Return the phases of a track in order; the time in which only its blocks are held is excluded.
- * @param {Track} track
- */
+/** Return the phases of a track in order, without the time in which only its blocks are held. @param {Track} track */
 function phasesOf({ runs }) {
-  /** @type {{phase: Phase, from: number, to: number, last: number}[]} `last`: the record that did the last of it */
+  /** @type {{phase: Phase, from: number, to: number, last: number}[]} `last`: last record that computed in it */
   const found = [];
   for (const { kind, from, to } of runs) {
     if (kind === "holding") continue;
@@ -35,7 +32,7 @@ function phasesOf({ runs }) {
 
 /**
  * Return the phases of a request's tracks, one track per part, in order. The shared clock of several instances also
- * runs between steps, so a computing phase ends with its last step while another instance may continue.
+ * runs between steps, so a computing phase ends with its last step, and the next one may begin later.
  * @param {Log} log
  * @param {readonly Track[]} tracks
  * @returns {Segment[]}
@@ -43,7 +40,7 @@ function phasesOf({ runs }) {
 export function segmentsOf(log, tracks) {
   return tracks.flatMap((track) => {
     const until = track.to === null ? latestTime(log) : engineTime(log, track.to);
-    // a fork runs in the record of its arrival
+    // a fork runs in the record that created it
     let begin = track.parent === null ? engineTime(log, track.from) : beganAt(log, track.from);
     return phasesOf(track).map(({ last, ...segment }, i, all) => {
       const next = all[i + 1] ? Math.max(begin, beganAt(log, all[i + 1].from)) : Math.max(begin, until);

@@ -1,5 +1,5 @@
-// Per-sequence figures for analysis, the slowest steps, and the most preempted sequences. engine/trace/explain.py has
-// the same figures; a test holds both to the same numbers. Pure.
+// Per-sequence figures for analysis, the slowest steps, and the most preempted sequences. engine/trace/explain.py
+// computes the same figures; a test compares them. Pure.
 
 import { latestTime, stepSeconds, timesOf } from "./metrics.js";
 import { RequestParts, requestOf } from "./request_parts.js";
@@ -13,18 +13,18 @@ import { tracksOf } from "./tracks.js";
 const SLOW = 2;
 /** A prefix counts as recently evicted up to this many seconds before the lookup. */
 export const MINUTE = 60;
-const FEW = 5; // length of the short lists of steps and sequences
+const MAX_LISTED = 5; // slowest steps, and most preempted sequences
 
 /**
  * @typedef {import("./trace.js").Finish["reason"] | "waiting" | "receiving" | "running" | "preempted"} End
  * @typedef {object} Row of one sequence; for a request on several instances, of all its parts
  * @property {number} seq the last part
- * @property {number[]} parts sequences
+ * @property {number[]} parts sequences of the request
  * @property {string} request
  * @property {string | null} client null: not in the log
  * @property {number} lane seconds of waiting for the client's turn before the submission
- * @property {number} prompt tokens
- * @property {number} output tokens chosen; a fork's begin with those of its parent
+ * @property {number} prompt number of tokens
+ * @property {number} output number of tokens, including those that a fork has from its parent
  * @property {number} hit tokens found at its first admission, in the pool or outside
  * @property {number | null} queue seconds, see `timesOf`
  * @property {number | null} ttft seconds
@@ -32,15 +32,15 @@ const FEW = 5; // length of the short lists of steps and sequences
  * @property {number} prefill seconds of steps that computed its prompt, or recomputed after a preemption
  * @property {number} decode seconds of steps that each computed one of its tokens
  * @property {number} moving seconds of waiting for blocks computed by another instance
- * @property {number} moved bytes of them
+ * @property {number} moved bytes of these blocks
  * @property {number} away seconds between its preemptions and readmissions
  * @property {number} begin submission, seconds of engine time
  * @property {number} until its end, or the log's
  * @property {number | null} missed seconds, on the records' clock, from the eviction of the block at which its hit
- * ended to its lookup; null: not evicted, or too long ago for the engine's memory
- * @property {number} preempted times
+ * ended to its lookup; null: not evicted, or longer ago than the engine remembers
+ * @property {number} preempted number of preemptions
  * @property {number} lost tokens recomputed after preemptions
- * @property {number} slow slow steps that computed it
+ * @property {number} slow number of slow steps that computed it
  * @property {End} end finish reason, else its status
  * @typedef {{record: number, step: number, seconds: number, prefill: number, decode: number, seqs: number}} SlowStep
  * @typedef {{records: StepRecord[], header?: import("./trace.js").Header}} Log
@@ -51,13 +51,13 @@ const FEW = 5; // length of the short lists of steps and sequences
 /** Counts derived from operations alone; grows with the log. */
 class Counts {
   length = 0;
-  /** @type {Map<number, Counted>} by sequence; parts of a request share theirs */
+  /** @type {Map<number, Counted>} by sequence; parts of a request share an entry */
   bySeq = new Map();
   /** @type {WeakSet<Counted>} admitted at least once */
   #admitted = new WeakSet();
   /** @type {number[]} records that are steps */
   steps = [];
-  /** @type {number[]} duration of each of them */
+  /** @type {number[]} duration of each step */
   seconds = [];
   /** @type {number[]} end of each record, in seconds since the trace began */
   #at = [];
@@ -84,15 +84,15 @@ class Counts {
    * @param {import("./trace.js").Lookup} op
    */
   #sinceEviction({ reason, evicted_in: evicted }) {
-    const then = reason === "evicted" && evicted !== null && evicted !== undefined ? this.#at[evicted] : undefined;
-    return then === undefined ? null : Math.max(0, this.#at[this.#at.length - 1] - then);
+    const evictedAt = reason === "evicted" && evicted !== null && evicted !== undefined ? this.#at[evicted] : undefined;
+    return evictedAt === undefined ? null : Math.max(0, this.#at[this.#at.length - 1] - evictedAt);
   }
 
   /** @param {import("./trace.js").Op} op @param {number} instance */
   #read(op, instance) {
     const { before, lost } = this.parts.read(op, instance);
-    for (const seq of lost) this.#turn(seq, "abort");
-    if (op.type === "submit") this.#enter(op, before);
+    for (const seq of lost) this.#setEnd(seq, "abort");
+    if (op.type === "submit") this.#submit(op, before);
     else if (op.type === "fork") {
       const parent = this.bySeq.get(op.parent_seq_id);
       const child = parent && { ...parent, seq: op.seq_id, parts: [op.seq_id], preempted: 0 };
@@ -114,17 +114,17 @@ class Counts {
     } else if (op.type === "preempt") {
       row.preempted += 1;
       row.end = "preempted";
-    } else if (op.type === "finish") this.#turn(op.seq_id, op.reason);
+    } else if (op.type === "finish") this.#setEnd(op.seq_id, op.reason);
   }
 
   /** @param {number} seq @param {End} end */
-  #turn(seq, end) {
+  #setEnd(seq, end) {
     const row = this.bySeq.get(seq);
     if (row?.seq === seq) row.end = end;
   }
 
   /** @param {import("./trace.js").Submit} op @param {number | null} before the part that it continues */
-  #enter(op, before) {
+  #submit(op, before) {
     const known = before === null ? undefined : this.bySeq.get(before);
     if (known) {
       known.parts.push(op.seq_id);
@@ -149,11 +149,11 @@ class Counts {
 /** @type {WeakMap<Log, Figures>} */
 const known = new WeakMap();
 
-const STILL_NEW = 1.1; // growth factor at which the figures of an arriving log are rebuilt
+const REBUILD_GROWTH = 1.1; // of an arriving log since its figures were built
 
 /**
- * Return the figures of a log up to its end; rebuilt when it has grown, or, while a long one is `arriving`, when it has
- * grown by a tenth.
+ * Return the figures of a log up to its end. They are rebuilt when the log has grown; while a long one is `arriving`,
+ * when it has grown by a tenth.
  * @param {Log} log
  * @param {boolean} [arriving]
  * @returns {Readonly<Pick<Figures, "rows" | "slowest" | "numSlow" | "median" | "seconds">>}
@@ -161,7 +161,7 @@ const STILL_NEW = 1.1; // growth factor at which the figures of an arriving log 
 export function requestFigures(log, arriving = false) {
   let found = known.get(log);
   if (found && found.length === log.records.length) return found;
-  if (found && arriving && log.records.length < STILL_NEW * found.length) return found;
+  if (found && arriving && log.records.length < REBUILD_GROWTH * found.length) return found;
   const counts = found?.counts ?? new Counts(log);
   while (counts.length < log.records.length) counts.append(log.records[counts.length]);
   const { steps, seconds } = counts;
@@ -174,10 +174,10 @@ export function requestFigures(log, arriving = false) {
   found = {
     counts,
     length: counts.length,
-    rows: allTimelines(log).flatMap((story) => {
-      const row = counts.bySeq.get(story.seq);
-      if (row?.seq !== story.seq) return []; // an earlier part of the request
-      const { queue, ttft, tpot, num_output_tokens: output } = timesOf(log, story.seq, last);
+    rows: allTimelines(log).flatMap((timeline) => {
+      const row = counts.bySeq.get(timeline.seq);
+      if (row?.seq !== timeline.seq) return []; // an earlier part of the request
+      const { queue, ttft, tpot, num_output_tokens: output } = timesOf(log, timeline.seq, last);
       const phases = phaseSeconds(log, tracksOfParts(log, row.parts));
       const { prefill, decode, receiving: moving, preempted: away, begin, until } = phases;
       const sum = (/** @type {(seq: number) => number} */ of) => row.parts.reduce((total, seq) => total + of(seq), 0);
@@ -221,10 +221,10 @@ function largest(values) {
   /** @type {number[]} */
   const found = [];
   values.forEach((value, i) => {
-    if (found.length === FEW && value <= values[found[FEW - 1]]) return;
+    if (found.length === MAX_LISTED && value <= values[found[MAX_LISTED - 1]]) return;
     const place = found.findIndex((other) => value > values[other]);
     found.splice(place < 0 ? found.length : place, 0, i);
-    if (found.length > FEW) found.pop();
+    if (found.length > MAX_LISTED) found.pop();
   });
   return found;
 }
@@ -237,9 +237,9 @@ export const mostPreempted = (rows) =>
   rows
     .filter((row) => row.preempted > 0)
     .sort((a, b) => b.preempted - a.preempted || b.lost - a.lost || a.seq - b.seq)
-    .slice(0, FEW);
+    .slice(0, MAX_LISTED);
 
-/** @typedef {Pick<Row, "seq" | "request" | "client" | "preempted" | "missed">} Findable a request of any log */
+/** @typedef {Pick<Row, "seq" | "request" | "client" | "preempted" | "missed">} Findable fields in logs of any length */
 
 /**
  * Row filters, by name.
@@ -268,10 +268,10 @@ export const ONLY = {
  * @param {{only?: Only | null, client?: string | null}} [more]
  */
 export function foundRows(rows, text, column, down, { only = null, client = null } = {}) {
-  const wanted = text.trim().toLowerCase();
+  const query = text.trim().toLowerCase();
   const found = rows.filter(
     (row) =>
-      (row.request.toLowerCase().includes(wanted) || String(row.seq) === wanted) &&
+      (row.request.toLowerCase().includes(query) || String(row.seq) === query) &&
       (client === null || row.client === client) &&
       (only === null || ONLY[only](row)),
   );

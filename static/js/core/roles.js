@@ -1,16 +1,20 @@
 // Attention patterns of a run's heads, measured on the recorded rows: for each pattern of keys, the mean weight that
+// queries gave to that key. Updated as arrays arrive. Pure.
 
-import { sightOf } from "./groups.js";
+import { attentionSpan } from "./groups.js";
 import { NamedKeys, PATTERNS } from "./patterns.js";
 
 /** @import {TraceLog} from "./log.js" */
 /** @import {AttentionRows, HeadPattern} from "./trace.js" */
 
-// queries gave to that key. Updated as arrays arrive. Pure.
+/**
+ * @typedef {{sums: Float64Array, uniform: Float64Array, queries: Uint32Array}} Layer arrays of shape [query heads,
+ * patterns]
+ */
 
-/** @typedef {{sums: Float64Array, uniform: Float64Array, queries: Uint32Array}} Layer each [query heads, patterns] */
-
-const FEWEST = 8; // minimum number of queries for a meaningful mean
+const MIN_QUERIES = 8; // for a meaningful mean
+const MIN_MEAN_WEIGHT = 0.1; // weaker patterns are not visible
+const TIMES_UNIFORM = 3; // minimum ratio to a head with uniform weights
 const COUNT = PATTERNS.length;
 
 /** Return the roles of a log's heads; one shared object per log. @param {TraceLog} log */
@@ -25,8 +29,8 @@ const known = new WeakMap();
 
 export class HeadRoles {
   version = 0; // grows with every measured row
-  #next = 0; // in the log's arrivals
-  #inside = 0; // in that arrival's layers
+  #next = 0; // index in the log's arrivals
+  #inside = 0; // index in that arrival's layers
   /** @type {Set<number | string>} records measured completely, and `${record}/${layer}` of single layers */
   #done = new Set();
   /** @type {Map<number, Layer>} */
@@ -51,8 +55,8 @@ export class HeadRoles {
       const { record, layer } = arrivals[this.#next];
       const name = layer === null ? record : `${record}/${layer}`;
       if (this.#done.has(record) || this.#done.has(name)) continue;
-      const alone = layer === null ? null : this.log.layer(record, layer);
-      const layers = alone ? [alone] : (this.log.capture(record)?.layers ?? []);
+      const fetched = layer === null ? null : this.log.layer(record, layer);
+      const layers = fetched ? [fetched] : (this.log.capture(record)?.layers ?? []);
       while (this.#inside < layers.length) {
         this.add(layers[this.#inside]);
         this.#inside += 1;
@@ -64,7 +68,7 @@ export class HeadRoles {
   }
 
   /**
-   * Return the weights that a head's queries gave to the keys of each measured pattern.
+   * Return the mean weight that a head's queries gave to the keys of each measured pattern.
    * @param {number} layer
    * @param {number} head
    * @returns {HeadPattern[]}
@@ -82,7 +86,7 @@ export class HeadRoles {
 
   /** Return whether some pattern was measured on enough queries. */
   hasEnough() {
-    return [...this.#layers.values()].some(({ queries }) => queries.some((n) => n >= FEWEST));
+    return [...this.#layers.values()].some(({ queries }) => queries.some((n) => n >= MIN_QUERIES));
   }
 
   /**
@@ -95,15 +99,14 @@ export class HeadRoles {
     const row = this.#roles.get(layer) ?? [];
     this.#roles.set(layer, row);
     if (row[head]?.version !== this.version) {
-      const distinct = this.of(layer, head).filter((one) => one.queries >= FEWEST && standsOut(one));
+      const distinct = this.of(layer, head).filter((one) => one.queries >= MIN_QUERIES && standsOut(one));
       row[head] = { version: this.version, role: distinct.length ? distinct.reduce(stronger) : null };
     }
     return row[head].role;
   }
 
   /**
-   * Return the most outstanding head of each pattern, in the order of PATTERNS, without patterns in which none stands
-   * out.
+   * Return the most outstanding head of each pattern, in the order of PATTERNS. Patterns without one are omitted.
    * @returns {HeadPattern[]}
    */
   best() {
@@ -137,19 +140,19 @@ export class HeadRoles {
     if (!text) return;
     const { raw, value, shape } = weights;
     const [, numQueries, numKeys] = shape;
-    const sees = sightOf(this.log.header, layer);
+    const span = attentionSpan(this.log.header, layer);
     let named = this.#texts.get(seq_id);
     if (!named) this.#texts.set(seq_id, (named = new NamedKeys()));
     for (let i = 0; i < numQueries; i++) {
       const query = query_start + i;
       const keys = named.at(text, query);
       if (!keys) continue;
-      const share = 1 / Math.min(query - key_start + 1, sees.window + sees.sinks);
+      const share = 1 / Math.min(query - key_start + 1, span.window + span.sinks);
       for (let pattern = 0; pattern < COUNT; pattern++) {
         const key = keys[pattern];
         const column = key - key_start;
         if (key < 0 || column < 0 || column >= numKeys) continue;
-        if (key <= query - sees.window && key >= sees.sinks) continue; // outside the attention span
+        if (key <= query - span.window && key >= span.sinks) continue; // outside the attention span
         heads.forEach((head, axis) => {
           const at = head * COUNT + pattern;
           sums[at] += value(raw[(axis * numQueries + i) * numKeys + column]);
@@ -164,21 +167,15 @@ export class HeadRoles {
 /** @param {HeadPattern} a @param {HeadPattern} b */
 const stronger = (a, b) => (b.mean_weight > a.mean_weight ? b : a);
 
-// Attention heads that specialize in one kind of key, measured at training (`model.heads` of a header), and the
-
-// thresholds for showing them.
-
-const LEAST = 0.1; // minimum mean weight: weaker patterns are not visible
-const TIMES_UNIFORM = 3; // minimum ratio to a head with uniform weights
-
 /**
  * Return whether a head's weights on the keys of a pattern are worth showing.
  * @param {Pick<HeadPattern, "mean_weight" | "uniform">} measured
  */
-const standsOut = ({ mean_weight, uniform }) => mean_weight >= LEAST && mean_weight >= TIMES_UNIFORM * uniform;
+const standsOut = ({ mean_weight, uniform }) =>
+  mean_weight >= MIN_MEAN_WEIGHT && mean_weight >= TIMES_UNIFORM * uniform;
 
 /**
- * Return the heads worth showing, the default one first; empty if none was measured.
+ * Return the heads worth showing of those measured at training, the default one first.
  * @param {import("./trace.js").ModelFacts | undefined} model
  */
 export const measuredHeads = (model) => (model?.heads ?? []).filter(standsOut);

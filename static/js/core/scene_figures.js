@@ -1,4 +1,4 @@
-// Figures of a whole run, by the names used in a scene's final sentence (`end` in app/scenes/words.*.json). Pure.
+// Figures of a complete run, by the names used in a scene's final sentence (`end` in app/scenes/words.*.json). Pure.
 
 import { blockSize } from "./geometry.js";
 import { crossing, heldIn } from "./groups.js";
@@ -18,22 +18,22 @@ const DTYPE_BYTES = { float32: 4, float16: 2, bfloat16: 2 };
 export const isOver = ({ tail }) => countSequences(tail) > 0 && !unfinished(tail);
 
 /**
- * Return the figures of the whole `log` for a scene about sequence `seq`; null if the sequence does not exist yet.
+ * Return the figures of `log` for a scene about sequence `seq`; null if the sequence does not exist yet.
  * @param {TraceLog} log
  * @param {number} seq
  * @returns {Figures | null}
  */
 export function sceneFigures(log, seq) {
-  const about = log.tail.sequences.get(seq);
-  return about
+  const sequence = log.tail.sequences.get(seq);
+  return sequence
     ? {
-        ...ofTexts(log, about),
-        ...ofWork(log, seq),
-        ...ofCache(log, about),
-        ...ofBlocks(log),
-        ...ofBytes(log),
-        ...ofStates(log, about),
-        ...ofDrafts(log),
+        ...textFigures(log, sequence),
+        ...workFigures(log, seq),
+        ...cacheFigures(log, sequence),
+        ...blockFigures(log),
+        ...byteFigures(log),
+        ...stateFigures(log, sequence),
+        ...draftFigures(log),
       }
     : null;
 }
@@ -41,15 +41,15 @@ export function sceneFigures(log, seq) {
 /** @typedef {NonNullable<ReturnType<TraceLog["tail"]["sequences"]["get"]>>} Sequence */
 
 /**
- * Tokens: `prompt` of the sequence, with its `words` and Chinese `characters`; `text` at its end. `sequences` in the
- * run.
+ * Count tokens: of the sequence's `prompt` (and its `words` and Chinese `characters`) and of its final `text`; and the
+ * `sequences` of the run.
  * @param {TraceLog} log
- * @param {Sequence} about
+ * @param {Sequence} sequence
  * @returns {Figures}
  */
-function ofTexts({ tail }, { token_bytes: tokens, num_prompt_tokens: prompt }) {
-  const written = joinText(tokens.slice(0, prompt));
-  const count = (/** @type {RegExp} */ what) => written.match(what)?.length ?? 0;
+function textFigures({ tail }, { token_bytes: tokens, num_prompt_tokens: prompt }) {
+  const promptText = joinText(tokens.slice(0, prompt));
+  const count = (/** @type {RegExp} */ pattern) => promptText.match(pattern)?.length ?? 0;
   return {
     prompt,
     words: count(/[\p{L}'’]+/gu),
@@ -60,14 +60,14 @@ function ofTexts({ tail }, { token_bytes: tokens, num_prompt_tokens: prompt }) {
 }
 
 /**
- * Computation. `computed`: tokens over all steps; `again`: those computed before by the same sequence; `without`:
- * tokens for the same outputs if every step computed all tokens so far; `chunks`: steps that computed the sequence's
- * prompt; `most_at_once`: sequences in one step; `last_keys`: context of the last token.
+ * Count computed tokens. `computed`: over all steps; `again`: those that the same sequence had computed before;
+ * `without`: those for the same outputs if every step computed all tokens so far; `chunks`: steps that computed the
+ * sequence's prompt; `most_at_once`: maximum of sequences in one step; `last_keys`: context of the last token.
  * @param {TraceLog} log
  * @param {number} seq
  * @returns {Figures}
  */
-function ofWork({ records }, seq) {
+function workFigures({ records }, seq) {
   const found = { computed: 0, again: 0, without: 0, chunks: 0, most_at_once: 0, last_keys: 0, steps: 0 };
   /** @type {Map<number, number>} sequence -> end of the positions ever computed */
   const reached = new Map();
@@ -89,15 +89,15 @@ function ofWork({ records }, seq) {
 }
 
 /**
- * Cache. `hit`, `hit_blocks`: tokens and blocks found at the sequence's first lookup, and `fresh`: the rest of its
- * prompt; `copies`, `preemptions`, `released`: operations in the run; `prompt_blocks`. `fragmented`: steps in which it
- * waited although enough blocks were free, and for the last of these: contiguous blocks `needed`, blocks free
- * `in_holes`, and those of the `largest` hole.
+ * Count cache operations. `hit`, `hit_blocks`: tokens and blocks found at the sequence's first lookup; `fresh`: the
+ * rest of its prompt; `copies`, `preemptions`, `released`: operations in the run; `fragmented`: steps in which it
+ * waited although enough blocks were free. For the last of these: `needed` contiguous blocks, free blocks `in_holes`,
+ * and the size of the `largest` hole.
  * @param {TraceLog} log
- * @param {Sequence} about
+ * @param {Sequence} sequence
  * @returns {Figures}
  */
-function ofCache({ header, records }, { seq_id, num_prompt_tokens: prompt }) {
+function cacheFigures({ header, records }, { seq_id, num_prompt_tokens: prompt }) {
   const ops = records.flatMap((record) => record.ops ?? []);
   const count = (/** @type {string} */ type) => ops.filter((op) => op.type === type).length;
   const lookup = ops.find((op) => op.type === "lookup" && op.seq_id === seq_id);
@@ -122,34 +122,34 @@ function ofCache({ header, records }, { seq_id, num_prompt_tokens: prompt }) {
 }
 
 /**
- * Blocks. `held`: maximum read and written by the sequences of one step; `held_full` and `held_windowed`: the same in
- * layers that retain every key, and in those with a window; `most_empty`: maximum of empty slots held by one running
+ * Count blocks. `held`: maximum read and written by the sequences of one step; `held_full` and `held_windowed`: the
+ * same in layers that retain every key, and in those with a window; `most_empty`: maximum of empty slots of one running
  * sequence after a step; `shared`: blocks in several tables just before the first sequence ends; `blocks_of_all`:
- * blocks of the longest text if every key is retained (the last token's is never written), `apart`: blocks of all texts
+ * blocks of the longest text if every key is retained (the last token's is never written); `apart`: blocks of all texts
  * that were not dropped, without sharing; `dropped` and `kept`: numbers of sequences.
  * @param {TraceLog} log
  * @returns {Figures}
  */
-function ofBlocks(log) {
+function blockFigures(log) {
   const size = blockSize(log.header);
   const found = { held: 0, held_full: 0, held_windowed: 0, most_empty: 0, shared: 0, blocks_of_all: 0, apart: 0 };
   const dropped = new Set();
-  const most = (/** @type {keyof typeof found} */ name, /** @type {number} */ n) =>
+  const raise = (/** @type {keyof typeof found} */ name, /** @type {number} */ n) =>
     (found[name] = Math.max(found[name], n));
   let ended = false;
   for (const { index, ops = [], batch = [] } of log.records) {
     const state = log.stateAt(index);
     const tables = batch.map((entry) => log.tablesAtCompute(index, entry.seq_id) ?? []);
     const held = log.groups.map((_, group) => new Set(tables.flatMap((table) => heldIn(table[group] ?? []))).size);
-    most(
+    raise(
       "held",
       held.reduce((sum, n) => sum + n, 0),
     );
-    log.groups.forEach(({ window }, group) => most(window === null ? "held_full" : "held_windowed", held[group]));
+    log.groups.forEach(({ window }, group) => raise(window === null ? "held_full" : "held_windowed", held[group]));
     for (const id of state.running) {
       const seq = state.sequences.get(id);
       const longest = Math.max(0, ...(seq?.block_tables ?? []).map(({ length }) => length));
-      if (seq) most("most_empty", longest * size - seq.num_computed_tokens);
+      if (seq) raise("most_empty", longest * size - seq.num_computed_tokens);
     }
     ended ||= ops.some((op) => op.type === "finish");
     for (const op of ops) if (op.type === "finish" && op.reason === "dropped") dropped.add(op.seq_id);
@@ -157,18 +157,18 @@ function ofBlocks(log) {
   }
   for (const [id, { token_bytes }] of log.tail.sequences) {
     const blocks = Math.ceil((token_bytes.length - 1) / size);
-    most("blocks_of_all", blocks);
+    raise("blocks_of_all", blocks);
     if (!dropped.has(id)) found.apart += blocks;
   }
   return { ...found, dropped: dropped.size, kept: log.tail.sequences.size - dropped.size };
 }
 
 /**
- * Speculative decoding: tokens `drafted`, `accepted` and `taken_back`; `outputs`: tokens chosen in the run.
+ * Count tokens of speculative decoding: `drafted`, `accepted`, `taken_back`, and `outputs` of the run.
  * @param {TraceLog} log
  * @returns {Figures}
  */
-function ofDrafts({ records }) {
+function draftFigures({ records }) {
   const found = { drafted: 0, accepted: 0, taken_back: 0, outputs: 0 };
   for (const { ops = [], outputs = [] } of records) {
     found.outputs += outputs.length;
@@ -182,25 +182,25 @@ function ofDrafts({ records }) {
 }
 
 /**
- * K and V of a token in all layers: `token_bytes` as stored, `plain_bytes` as the model computes them; `times` as many
- * tokens fit.
+ * Return the bytes of a token's K and V in all layers: `token_bytes` as stored, `plain_bytes` as the model computes
+ * them, and their ratio `times`.
  * @param {TraceLog} log
  * @returns {Figures}
  */
-function ofBytes({ header }) {
+function byteFigures({ header }) {
   const { as_heads, bytes_per_token: token } = kvTerms(header);
   const plain = as_heads * (DTYPE_BYTES[header.model.dtype] ?? 2);
   return { token_bytes: token, plain_bytes: plain, times: Number((plain / token).toFixed(1)) };
 }
 
 /**
- * Layers with a state: `state_bytes` of the state, and `key_bytes` of K and V of all computed tokens; `all_bytes` with
- * keys in every layer, which equals both together at `equal_at` tokens.
+ * Return bytes for models whose layers have states: `state_bytes`, and `key_bytes` of K and V of all computed tokens;
+ * `all_bytes` if every layer had keys, which equals the sum of both at `equal_at` tokens.
  * @param {TraceLog} log
- * @param {Sequence} about
+ * @param {Sequence} sequence
  * @returns {Figures}
  */
-function ofStates({ header }, { token_bytes: tokens }) {
+function stateFigures({ header }, { token_bytes: tokens }) {
   const at = crossing(header);
   const computed = tokens.length - 1;
   return {

@@ -1,4 +1,4 @@
-// View of one sequence at one record: its columns, the query in flight, the attention row.
+// View of one sequence after one record: its tokens, block tables, newest query and attention row.
 
 import { hashKey } from "./cached_contents.js";
 import { draftsIn, endOf, outputIn } from "./drafts.js";
@@ -20,7 +20,7 @@ import { isElsewhere } from "./slot_origins.js";
 /**
  * Return the view of sequence `seqId` after record `index`, for `layer` and query head `head`; null if there is no such
  * sequence. `numFilled`: positions with K and V, at the moment of the forward pass if the record computed the sequence.
- * `released`: it had a cache and freed its blocks. `query`: position of the last token computed in the record,
+ * `released`: it finished and freed its blocks. `query`: position of the last token computed in the record,
  * excluding rejected drafts. `tables`: its block tables, `table` that of the layer's block `group`.
  * @param {TraceLog} log
  * @param {number} index
@@ -68,7 +68,7 @@ export function sequenceViewAt(log, index, seqId, layer, head) {
 /**
  * Return the weights of the query at `position`, computed in record `index`: `{keyStart, weights, max}` over the
  * visible keys, or null if they were not captured or have not arrived. Captures are rectangular: the row ends at the
- * query's own key, or at the last later key with nonzero captured weight. Causal attention has none, but the row shows
+ * query's own key, or at a later key with nonzero captured weight. Causal attention has no such key, but the row shows
  * what was recorded.
  * @param {TraceLog} log
  * @param {number} index
@@ -81,10 +81,10 @@ export function sequenceViewAt(log, index, seqId, layer, head) {
 export function attentionRow(log, index, seqId, layer, head, position) {
   const rows = rowsWith(log.layer(index, layer), seqId, head, position);
   if (!rows) return null;
-  const whole = rows.weights.row(rows.heads.indexOf(head), position - rows.query_start);
-  let end = whole.length;
-  while (end > position - rows.key_start + 1 && whole[end - 1] === 0) end--;
-  const weights = whole.subarray(0, end);
+  const row = rows.weights.row(rows.heads.indexOf(head), position - rows.query_start);
+  let end = row.length;
+  while (end > position - rows.key_start + 1 && row[end - 1] === 0) end--;
+  const weights = row.subarray(0, end);
   let max = 0;
   for (const weight of weights) if (weight > max) max = weight;
   return { keyStart: rows.key_start, weights, max };
@@ -124,7 +124,7 @@ export function originOf(view, position) {
   return place ? view.log.slotOrigin(place.slot, view.index) : null;
 }
 
-/** Return whether the view's record computed it. @param {SequenceView} view @param {Origin} origin */
+/** Return whether the view's record computed the content. @param {SequenceView} view @param {Origin} origin */
 export const isFresh = (view, origin) => origin.record === view.index && !origin.loaded;
 
 /**
@@ -146,7 +146,7 @@ export function vectorOf(view, kind, position) {
   return arrays[kind].row(packed, kind === "q" ? view.head : view.kvHead);
 }
 
-// Stored states of a sequence: the current one and those a prefix hit can start from. Pure.
+// ── Stored states of a sequence: the current one, and those that a prefix hit can start from ─────────────────────────
 
 /**
  * @typedef {{position: number, block: number, isNewest: boolean}} StoredState position after which the state was
@@ -157,10 +157,10 @@ export function vectorOf(view, kind, position) {
  * Return the states of a sequence in order, the newest last; empty for models without states. A state is stored where a
  * block of states has the hash of the keys up to there, whether or not the sequence still holds it.
  */
-export const storedStates = memo(find);
+export const storedStates = memo(findStates);
 
 /** @param {SequenceView} view @returns {StoredState[]} */
-function find({ log, state, seq, tables, table, blockSize: size, numFilled }) {
+function findStates({ log, state, seq, tables, table, blockSize: size, numFilled }) {
   const at = log.groups.findIndex((group) => isOfStates(group) && group.instance === seq.instance);
   const own = tables[at];
   if (!own?.length) return [];
@@ -170,13 +170,13 @@ function find({ log, state, seq, tables, table, blockSize: size, numFilled }) {
   for (const { block_id, block_hash } of state.blocks.slice(first, first + count))
     if (block_hash !== null) byHash.set(hashKey(block_hash), block_id);
   /** @type {StoredState[]} */
-  const kept = [];
+  const stored = [];
   for (let logical = 0; (logical + 1) * size < numFilled; logical++) {
     const hash = state.blocks[table[logical]]?.block_hash ?? null;
     const block = own[logical] >= 0 ? own[logical] : hash && byHash.get(hashKey(hash));
-    if (typeof block === "number") kept.push({ position: (logical + 1) * size - 1, block, isNewest: false });
+    if (typeof block === "number") stored.push({ position: (logical + 1) * size - 1, block, isNewest: false });
   }
   const newest = own[Math.ceil(numFilled / size) - 1] ?? -1;
-  if (newest >= 0) kept.push({ position: numFilled - 1, block: newest, isNewest: true });
-  return kept;
+  if (newest >= 0) stored.push({ position: numFilled - 1, block: newest, isNewest: true });
+  return stored;
 }

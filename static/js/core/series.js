@@ -1,4 +1,4 @@
-// Data of the time charts, as rows of plain numbers from the records: one row per point, also exported as CSV. Pure.
+// Data of the time charts, one row of numbers per point; the rows are also exported as CSV. Pure.
 
 import { csvText } from "./csv.js";
 import { blockGroups, capacityBytes } from "./groups.js";
@@ -80,12 +80,12 @@ export function sequenceRows(log, index) {
 
 /**
  * Return a sample of the gaps between tokens: {seq, seconds, token} of every `every`-th gap of each sequence, and of
- * its longest. `every` is chosen so that about `most` are drawn.
+ * its longest. `every` is chosen so that about `limit` are drawn.
  * @param {ReturnType<typeof sequenceRows>} rows
- * @param {number} most
+ * @param {number} limit
  */
-export function drawnGaps(rows, most) {
-  const every = Math.max(1, Math.ceil(rows.reduce((sum, row) => sum + row.itl.length, 0) / most));
+export function drawnGaps(rows, limit) {
+  const every = Math.max(1, Math.ceil(rows.reduce((sum, row) => sum + row.itl.length, 0) / limit));
   const gaps = rows.flatMap((row) =>
     row.itl.flatMap((seconds, i) =>
       i % every === 0 || seconds === row.itl_max ? [{ seq: row.seq, seconds, token: row.itl_tokens[i] }] : [],

@@ -8,14 +8,15 @@ import { sameBytes } from "./state_tables.js";
 /** @import {Op} from "./trace.js" */
 
 /**
- * @typedef {object} Origin computation of a slot's content; for another run's, the sequence it was `loaded` for
+ * @typedef {object} Origin computation of a slot's content; if another run computed it, the sequence it was `loaded`
+ * for
  * @property {number} record
  * @property {number} seq_id
  * @property {number} position
- * @property {Loaded} [loaded] by way of a store outside the pool
+ * @property {Loaded} [loaded] if it came from outside the pool
  * @typedef {{record: number, medium: "cpu" | "disk" | "instance", here: boolean, from?: number}} Loaded time and
- * source; `here`: this run had computed and stored it; `from`: its block in another instance of this log
- * @typedef {Origin & {at: number}} Arrival `at`: the record in which it came to its slot
+ * source; `here`: this log contains its computation; `from`: its block in another instance of this log
+ * @typedef {Origin & {at: number}} Arrival `at`: the record in which the slot got it
  */
 
 /** Return whether another run computed it, so that no record here has its arrays. @param {Origin | null} origin */
@@ -26,7 +27,7 @@ export class SlotOrigins {
   #history = new Map();
   /** @type {Map<number, (Arrival | undefined)[]>} by CPU block, for each of its slots */
   #swapped = new Map();
-  /** @type {Map<string, Arrival[]>} by name of content stored outside the pool, for each of the block's slots */
+  /** @type {Map<string, Arrival[]>} by key of a content stored outside the pool, for each slot */
   #stored = new Map();
 
   /** @param {import("./groups.js").Group[]} groups */
@@ -49,7 +50,7 @@ export class SlotOrigins {
    * @param {State} state
    * @param {number} index
    */
-  follow(op, state, index) {
+  process(op, state, index) {
     const size = state.block_size;
     const last = (/** @type {number} */ block) =>
       state.blocks[block].token_ids.map((_, slot) => this.#last(block * size + slot));
@@ -64,31 +65,31 @@ export class SlotOrigins {
     else if (op.type === "swap_in") this.#arrive(op.block_id * size, this.#swapped.get(op.cpu_block_id) ?? [], index);
     else if (op.type === "receive") this.#receive(op, size, index);
     else if (op.type === "load") {
-      const stored = this.#stored.get(this.#nameOf(op));
+      const stored = this.#stored.get(this.#keyOf(op));
       const loaded = { record: index, medium: op.medium, here: stored !== undefined };
       for (let slot = 0; slot < size; slot++) {
-        const elsewhere = { record: index, seq_id: op.seq_id, position: op.logical * size + slot };
-        this.#add(op.block_id * size + slot, { ...(stored?.[slot] ?? elsewhere), at: index, loaded });
+        const unknown = { record: index, seq_id: op.seq_id, position: op.logical * size + slot };
+        this.#add(op.block_id * size + slot, { ...(stored?.[slot] ?? unknown), at: index, loaded });
       }
     }
   }
 
   /**
-   * Process blocks received from another instance; if the log contains that instance, its block there has the origin.
+   * Process a block received from another instance. If the log contains that instance, the origin is that of its block.
    * @param {import("./trace.js").Receive} op
    * @param {number} size slots of a block
    * @param {number} index
    */
   #receive({ seq_id, logical, block_id, from_block_id: from, num_tokens }, size, index) {
-    const isThere =
+    const isInLog =
       this.groups[groupOf(this.groups, from)]?.instance !== this.groups[groupOf(this.groups, block_id)].instance;
     for (let slot = 0; slot < num_tokens; slot++) {
-      const there = isThere ? this.#last(from * size + slot) : undefined;
-      const loaded = { record: index, medium: /** @type {const} */ ("instance"), here: there !== undefined };
+      const source = isInLog ? this.#last(from * size + slot) : undefined;
+      const loaded = { record: index, medium: /** @type {const} */ ("instance"), here: source !== undefined };
       this.#add(block_id * size + slot, {
-        ...(there ?? { record: index, seq_id, position: logical * size + slot }),
+        ...(source ?? { record: index, seq_id, position: logical * size + slot }),
         at: index,
-        loaded: there ? { ...loaded, from } : loaded,
+        loaded: source ? { ...loaded, from } : loaded,
       });
     }
   }
@@ -98,12 +99,12 @@ export class SlotOrigins {
    * @param {import("./trace.js").StepRecord} record
    * @param {State} state
    */
-  followStores({ ops = [] }, { blocks, block_size: size }) {
+  processStores({ ops = [] }, { blocks, block_size: size }) {
     for (const op of ops) {
       if (op.type !== "store" || !sameBytes(blocks[op.block_id]?.block_hash ?? null, op.block_hash)) continue;
       const arrivals = Array.from({ length: size }, (_, slot) => this.#last(op.block_id * size + slot));
       const known = arrivals.filter((arrival) => arrival !== undefined && arrival.loaded?.here !== false);
-      if (known.length === size) this.#stored.set(this.#nameOf(op), /** @type {Arrival[]} */ (known));
+      if (known.length === size) this.#stored.set(this.#keyOf(op), /** @type {Arrival[]} */ (known));
     }
   }
 
@@ -111,7 +112,7 @@ export class SlotOrigins {
    * Return the key of stored content: its hash and group of layers.
    * @param {{block_id: number, block_hash: Uint8Array}} op
    */
-  #nameOf(op) {
+  #keyOf(op) {
     return `${groupOf(this.groups, op.block_id)}/${hashKey(op.block_hash)}`;
   }
 

@@ -70,7 +70,7 @@ export function copyState(state) {
 
 /**
  * Fold `record` into `state`, in place, and return it. `observe(op, state)` is called after each operation took effect.
- * `budget`: copies that the log may still make.
+ * `budget`: copies that the log may still perform.
  * @param {State} state
  * @param {StepRecord} record
  * @param {((op: Op, state: State) => void) | null} [observe]
@@ -83,23 +83,23 @@ export function apply(state, record, observe = null, budget = UNBOUNDED) {
   const instance = record.instance ?? 0;
   const count = instanceCount(state.block_groups);
   if (instance < 0 || instance >= count)
-    throw new TraceStateError(`record ${record.index} is of instance ${instance}, and there is none`);
+    throw new TraceStateError(`record ${record.index} names instance ${instance}, which does not exist`);
   forget(state);
   /** @type {Copy | null} */
-  let owed = null;
+  let pendingCopy = null;
   (record.ops ?? []).forEach((op, position, ops) => {
     try {
       if (count > 1) expectOwn(state, instance, op);
       const seq = "seq_id" in op ? (op.seq_id ?? null) : null;
       if (seq !== null && !BEGINS.has(op.type)) expect(state.sequences.has(seq), `there is no sequence ${seq}`);
-      if (owed || op.type === "copy")
+      if (pendingCopy || op.type === "copy")
         expect(
-          op.type === "copy" && owed !== null && COPY.every((name) => op[name] === owed?.[name]),
+          op.type === "copy" && pendingCopy !== null && COPY.every((name) => op[name] === pendingCopy?.[name]),
           "a copy must directly follow the allocation that replaces its source",
         );
-      const change = /** @type {any} the entry for the type that `op` has */ (OPERATIONS[op.type]);
-      owed = change(state, op, record.index, outputs, budget, instance) ?? null;
-      if (position === ops.length - 1) expect(!owed, "it replaces another block, and no copy follows");
+      const change = /** @type {any} the entry of the type that `op` has */ (OPERATIONS[op.type]);
+      pendingCopy = change(state, op, record.index, outputs, budget, instance) ?? null;
+      if (position === ops.length - 1) expect(!pendingCopy, "it replaces another block, but no copy follows");
       observe?.(op, state);
     } catch (error) {
       throw new TraceStateError(
@@ -120,10 +120,10 @@ function forget(state) {
   const count = state.finished_kept === null ? 0 : state.finished.length - state.finished_kept;
   if (count <= 0) return;
   const holding = new Set(state.holding);
-  const gone = new Set(state.finished.filter((id) => !holding.has(id)).slice(0, count));
-  state.finished = state.finished.filter((id) => !gone.has(id));
-  for (const id of gone) state.sequences.delete(id);
-  state.num_forgotten += gone.size;
+  const dropped = new Set(state.finished.filter((id) => !holding.has(id)).slice(0, count));
+  state.finished = state.finished.filter((id) => !dropped.has(id));
+  for (const id of dropped) state.sequences.delete(id);
+  state.num_forgotten += dropped.size;
 }
 
 /** @param {State} state @param {number} index @param {import("./trace.js").BatchEntry} entry @param {number} drafts */
@@ -144,7 +144,7 @@ export const countSequences = (state) => state.sequences.size + state.num_forgot
 
 const BEGINS = new Set(["submit", "fork"]); // operations with a new sequence
 
-/** Return the totals over all block groups; `memory_figures` of engine/trace/state.py. @param {State} state */
+/** Return the totals over all block groups, like `memory_figures` of engine/trace/state.py. @param {State} state */
 export function memoryFigures(state) {
   const groups = figuresByGroup(state);
   const sum = (/** @type {keyof typeof groups[0]} */ name) => groups.reduce((total, group) => total + group[name], 0);
@@ -170,8 +170,8 @@ export function memoryFigures(state) {
 }
 
 /**
- * Return the computed tokens whose block the sequence still has, summed over its tables of keys; a released block was
- * full.
+ * Return the number of computed tokens whose block the sequence still has, summed over its tables of keys. A released
+ * block was full.
  * @param {Sequence} sequence
  * @param {Pick<State, "block_size" | "block_groups">} state
  */
@@ -189,7 +189,7 @@ function tokensInTables({ num_computed_tokens: computed, block_tables: tables },
  * engine/trace/record_outputs.py.
  */
 export class RecordOutputs {
-  /** @param {Output[]} outputs a step that verifies drafts may choose a token several times */
+  /** @param {Output[]} outputs may contain a token several times if the step verified drafts */
   constructor(outputs) {
     /** @type {Map<string, Output[]>} */
     this.byToken = new Map();
@@ -204,7 +204,7 @@ export class RecordOutputs {
   }
 
   /**
-   * Return the sequence's next output with this token; the last one again if there is no other.
+   * Return the sequence's next output with this token. The last one is returned repeatedly.
    * @param {number} seq
    * @param {number} token
    */

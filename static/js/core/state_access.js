@@ -1,7 +1,7 @@
 // Types of a state, and access to its blocks, sequences and lists with copy-on-write. Pure.
 //
-// A copy owns none of its blocks and sequences until an operation changes one: `blockOf` and `sequenceOf` return a
-// mutable one, `own` one of its lists. Copies are therefore cheap for large pools and long sequences.
+// A copy of a state owns none of its blocks and sequences until an operation changes one: `blockOf` and `sequenceOf`
+// return a mutable copy, `own` a mutable list of it. Copies are therefore cheap for large pools and long sequences.
 
 import { memo } from "./folds.js";
 
@@ -39,7 +39,7 @@ import { memo } from "./folds.js";
  * @property {number} num_prompt_tokens
  * @property {number} num_computed_tokens
  * @property {number} num_cached_tokens
- * @property {number[][]} block_tables one a block group
+ * @property {number[][]} block_tables one per block group
  * @property {number} num_preemptions
  * @property {number} max_tokens
  * @property {number} priority
@@ -51,7 +51,7 @@ import { memo } from "./folds.js";
  * @property {number | null} rank
  * @property {number | null} score
  * @property {string | null} transfer name of the transfer of its keys and values between instances
- * @property {number} instance where it is
+ * @property {number} instance current one
  * @property {[position: number, token_id: number][]} chosen
  * @property {import("./trace.js").Forget[]} forgotten
  * @property {number[]} pinned
@@ -61,22 +61,22 @@ import { memo } from "./folds.js";
  * @property {number} block_size
  * @property {Group[]} block_groups
  * @property {Block[]} blocks
- * @property {number[][]} free_queues one a block group
+ * @property {number[][]} free_queues one per block group
  * @property {number[]} waiting
  * @property {number[]} running
  * @property {number[]} receiving sequences that wait for blocks of another instance
- * @property {number[]} holding finished sequences whose blocks are kept for another instance
+ * @property {number[]} holding finished sequences whose blocks are held for another instance
  * @property {number[]} finished without dropped ones
- * @property {number | null} finished_kept maximum of them at the start of a record, apart from those holding; null =
+ * @property {number | null} finished_kept maximum of `finished` at the start of a record, not counting `holding`; null:
  * unlimited
  * @property {number} num_forgotten finished sequences that were dropped
  * @property {Map<number, Sequence>} sequences
  * @property {CpuBlock[]} cpu_blocks
- * @property {OutsideBlock[]} outside of monitored servers, by place
+ * @property {OutsideBlock[]} outside contents outside a monitored server's pools, by place
  * @property {[num_tokens: number, num_hit_tokens: number][]} recent_lookups
  */
 
-/** Return a block as it is before the first record. @param {number} id @returns {Block} */
+/** Return an empty block. @param {number} id @returns {Block} */
 export const emptyBlock = (id) => ({
   block_id: id,
   ref_count: 0,
@@ -89,7 +89,7 @@ export const emptyBlock = (id) => ({
   last_hit_in: null,
 });
 
-/** Return the blocks, sequences and lists that only `state` holds. @type {(state: State) => Set<unknown>} */
+/** Return the set of blocks, sequences and lists that only `state` holds. @type {(state: State) => Set<unknown>} */
 export const owned = memo(() => new Set());
 
 /**
@@ -134,7 +134,7 @@ export function blockOf(state, id) {
  * @returns {H[K]}
  */
 export function own(state, holder, key) {
-  const list = /** @type {any} a list, whatever of */ (holder[key]);
+  const list = /** @type {any} a list of any type */ (holder[key]);
   if (owned(state).has(list)) return list;
   const changed = list.slice();
   owned(state).add(changed);
@@ -142,7 +142,7 @@ export function own(state, holder, key) {
   return changed;
 }
 
-/** @param {unknown} condition @param {string} otherwise @returns {asserts condition} */
-export function expect(condition, otherwise) {
-  if (!condition) throw new Error(otherwise);
+/** @param {unknown} condition @param {string} message @returns {asserts condition} */
+export function expect(condition, message) {
+  if (!condition) throw new Error(message);
 }

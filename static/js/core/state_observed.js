@@ -1,4 +1,4 @@
-// Effects of a monitored server's operations on the state: contents at places, since their physical blocks are unknown.
+// Effects of a monitored server's operations on the state. Contents are at places, as physical blocks are unknown.
 // Mirrors engine/trace/observing.py: same rules, same errors.
 
 import { groupOf } from "./groups.js";
@@ -14,17 +14,17 @@ import { sameBytes } from "./state_tables.js";
 export const OBSERVED = {
   stored(state, op, index, _outputs, budget, instance) {
     const [block, outside] = placeOf(state, instance, op, true);
-    const there = block ?? outside;
+    const target = block ?? outside;
     if (op.again) {
-      expect(sameBytes(there.block_hash, op.block_hash), "the place does not have that content");
+      expect(sameBytes(target.block_hash, op.block_hash), "the place does not have that content");
       if (block) block.last_hit_in = index;
       return;
     }
-    expect(there.block_hash === null, "the place has a content already");
+    expect(target.block_hash === null, "the place has content already");
     budget.spend(op.token_ids.length);
-    there.block_hash = op.block_hash;
-    // a longer one belongs to a group with larger blocks; the operation contains it
-    there.token_ids = op.token_ids.length <= state.block_size ? Array.from(op.token_ids) : [];
+    target.block_hash = op.block_hash;
+    // a longer one belongs to a group with larger blocks, and only the operation has it
+    target.token_ids = op.token_ids.length <= state.block_size ? Array.from(op.token_ids) : [];
     if (outside) outside.medium = op.medium;
     if (!block) return;
     expect(block.ref_count === 0, `block ${block.block_id} has owners, which a monitored server does not report`);
@@ -74,10 +74,10 @@ function placeOf(state, instance, { place, outside = false }, mayGrow) {
     expect(owner === instance, `block ${place} is of another instance`);
     return [block, null];
   }
-  const { outside: those } = state;
-  if (mayGrow && place === those.length && place < MAX_BLOCKS) those.push(emptyPlace(place, instance));
-  expect(those[place] !== undefined, `there is no place ${place} outside the pool`);
-  expect(those[place].instance === instance, `place ${place} is of another instance`);
-  those[place] = { ...those[place] };
-  return [null, those[place]];
+  const { outside: places } = state;
+  if (mayGrow && place === places.length && place < MAX_BLOCKS) places.push(emptyPlace(place, instance));
+  expect(places[place] !== undefined, `there is no place ${place} outside the pool`);
+  expect(places[place].instance === instance, `place ${place} is of another instance`);
+  places[place] = { ...places[place] };
+  return [null, places[place]];
 }

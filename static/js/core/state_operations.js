@@ -36,7 +36,7 @@ const RECENT_LOOKUPS = 100;
 
 /** @type {Operations} a missing operation is a type error */
 export const OPERATIONS = {
-  // explanatory only
+  // no effect on the state
   defer(state, op, _index, _outputs, budget) {
     if (op.reason === "fragmented") expectFragmented(state, op, budget);
   },
@@ -97,7 +97,7 @@ export const OPERATIONS = {
   },
 
   lookup_external(state, op) {
-    sequenceOf(state, op.seq_id); // explanatory only
+    sequenceOf(state, op.seq_id); // no effect on the state
   },
 
   requeue(state, op, _index, _outputs, budget) {
@@ -116,7 +116,7 @@ export const OPERATIONS = {
     const free = queueOf(state, op.block_id);
     expect(free[0] === op.block_id, `block ${op.block_id} is not the head of its free queue`);
     free.shift();
-    expect(block.block_hash === null, `block ${op.block_id} was allocated with its hash`);
+    expect(block.block_hash === null, `block ${op.block_id} still has its hash`);
     block.ref_count = 1;
     block.token_ids = [];
     block.logical = op.logical;
@@ -136,7 +136,7 @@ export const OPERATIONS = {
 
   evict(state, op) {
     const block = blockOf(state, op.block_id);
-    expect(sameBytes(block.block_hash, op.block_hash), `block ${op.block_id} does not carry that hash`);
+    expect(sameBytes(block.block_hash, op.block_hash), `block ${op.block_id} does not have that hash`);
     block.block_hash = null;
     block.token_ids = [];
   },
@@ -154,7 +154,7 @@ export const OPERATIONS = {
 
   fork(state, op, index, _outputs, budget) {
     const parent = sequenceOf(state, op.parent_seq_id);
-    expect(parent.status === "running", `sequence ${op.parent_seq_id} is ${parent.status}, and a running one forks`);
+    expect(parent.status === "running", `sequence ${op.parent_seq_id} is ${parent.status}; only a running one forks`);
     expectNew(state, op.seq_id);
     const tables = parent.block_tables.reduce((sum, table) => sum + table.length, 0);
     budget.spend(2 * parent.token_ids.length + tables + parent.forgotten.length);
@@ -172,7 +172,7 @@ export const OPERATIONS = {
   copy(state, op, _index, _outputs, budget) {
     const src = blockOf(state, op.src);
     expectEntry(state, op.seq_id, op.dst, op.logical);
-    expect(src.ref_count > 1, `block ${op.src} has ${src.ref_count} owners, and a copy is for one of several`);
+    expect(src.ref_count > 1, `block ${op.src} has ${src.ref_count} owners; only shared blocks are copied`);
     budget.spend(UNITS_PER_SLOT * src.token_ids.length);
     src.ref_count -= 1;
     blockOf(state, op.dst).token_ids = src.token_ids.slice();
@@ -188,7 +188,7 @@ export const OPERATIONS = {
 
   free(state, op) {
     const table = ownTable(state, op.seq_id, op.block_id);
-    expect(table.at(-1) === op.block_id, `block ${op.block_id} is not the table's last`);
+    expect(table.at(-1) === op.block_id, `block ${op.block_id} is not the last block of the table`);
     table.pop();
     while (table.at(-1) === RELEASED) table.pop();
     removeOwner(state, op.block_id, op.to ?? null);
@@ -197,7 +197,7 @@ export const OPERATIONS = {
   release(state, op) {
     expectEntry(state, op.seq_id, op.block_id, op.logical);
     const table = ownTable(state, op.seq_id, op.block_id);
-    expect(op.logical < table.length - 1, `logical block ${op.logical} is not before the table's last`);
+    expect(op.logical < table.length - 1, `logical block ${op.logical} is the last entry of the table`);
     table[op.logical] = RELEASED;
     removeOwner(state, op.block_id, op.to ?? null);
   },

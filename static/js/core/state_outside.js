@@ -1,4 +1,4 @@
-// Effects of operations on keys and values outside the pool: in the CPU store, in tiers, on another instance. Mirrors
+// Effects of operations on keys and values outside the pool: in the CPU store, in tiers or on another instance. Mirrors
 // engine/trace/operation_effects.py: same rules, same errors.
 
 import { loseInstance } from "./instances.js";
@@ -66,8 +66,8 @@ export const OUTSIDE = {
     const [sequence, size] = [sequenceOf(state, op.seq_id), state.block_size];
     expectEntry(state, op.seq_id, op.block_id, op.logical);
     const content = sequence.token_ids.slice(op.logical * size, op.logical * size + op.num_tokens);
-    const isThere = op.num_tokens >= 1 && op.num_tokens <= size && content.length === op.num_tokens;
-    expect(isThere, "the sequence has no such tokens");
+    const exists = op.num_tokens >= 1 && op.num_tokens <= size && content.length === op.num_tokens;
+    expect(exists, "the sequence has no such tokens");
     const block = blockOf(state, op.block_id);
     expect(block.token_ids.length === 0, `block ${op.block_id} has content already`);
     budget.spend(UNITS_PER_SLOT * op.num_tokens);

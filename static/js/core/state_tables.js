@@ -12,7 +12,7 @@ import { blockOf, expect, own, sequenceOf } from "./state_access.js";
 /** @typedef {{block_id: number, num_blocks: number}} Hole blocks [block_id, block_id + num_blocks) */
 
 /**
- * Return the holes of a group's pool, by position; adjacent free blocks are one hole.
+ * Return the holes of a group's pool in order of position; adjacent free blocks form one hole.
  * @param {{ref_count: number}[]} blocks blocks of the run
  * @param {{first_block: number, num_blocks: number}} group
  */
@@ -70,9 +70,9 @@ export function expectEntry(state, seqId, blockId, logical) {
 }
 
 /**
- * Put a block into the table of its group, and return the block it replaces. If the table `maySkip`, entries between
- * its end and `logical` are released: hits of a windowed group start at the window, a sequence returning from the CPU
- * store gets blocks for what is stored there, and loaded blocks go where a later query needs them.
+ * Put a block into the table of its group, and return the block it replaces. With `maySkip`, entries between the
+ * table's end and `logical` become released: hits of a windowed group start at the window, a sequence returning from
+ * the CPU store gets blocks for what is stored there, and loaded blocks go where a later query needs them.
  * @param {State} state
  * @param {Sequence} sequence
  * @param {number} logical
@@ -82,8 +82,8 @@ export function expectEntry(state, seqId, blockId, logical) {
  */
 export function setTable(state, sequence, logical, blockId, maySkip, budget) {
   const table = ownTable(state, sequence.seq_id, blockId);
-  const most = Math.max(sequence.token_ids.length, table.length); // a reservation may be longer than the sequence
-  expect(logical >= 0 && logical <= most, `there is no logical block ${logical}`);
+  const max = Math.max(sequence.token_ids.length, table.length); // a reservation may be longer than the sequence
+  expect(logical >= 0 && logical <= max, `there is no logical block ${logical}`);
   if (maySkip && logical > table.length) {
     budget.spend(logical - table.length);
     while (table.length < logical) table.push(RELEASED);
@@ -95,7 +95,7 @@ export function setTable(state, sequence, logical, blockId, maySkip, budget) {
 }
 
 /**
- * Return the holes of a group's pool, by position.
+ * Return the holes of a group's pool, and spend the cost of the search.
  * @param {State} state
  * @param {number} group
  * @param {Budget} budget

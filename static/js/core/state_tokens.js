@@ -1,4 +1,4 @@
-// Operations on the tokens of a sequence, and on what is kept of their keys and values. Mirrors those in
+// Effects of operations on the tokens of a sequence, and on their keys and values. Mirrors
 // engine/trace/operation_effects.py: same rules, same errors.
 
 import { isOfStates, RELEASED } from "./groups.js";
@@ -20,7 +20,7 @@ export const TOKENS = {
     const drafted = (end > tokens.length && drafts.get(op.seq_id)) || [];
     expect(
       end >= start && end <= tokens.length + drafted.length,
-      `sequence ${op.seq_id} has ${tokens.length} tokens, and none at [${start}, ${end})`,
+      `sequence ${op.seq_id} has ${tokens.length} tokens, but not all of [${start}, ${end})`,
     );
     const tables = ownTables(state, sequence);
     budget.spend(UNITS_PER_SLOT * op.num_tokens * tables.length);
@@ -42,7 +42,7 @@ export const TOKENS = {
     const sequence = sequenceOf(state, op.seq_id);
     expect(op.position >= sequence.token_ids.length, `position ${op.position} has its token already`);
     const chosen = own(state, sequence, "chosen");
-    let at = chosen.length; // mostly in ascending order
+    let at = chosen.length; // usually appended in ascending order
     while (at > 0 && chosen[at - 1][0] >= op.position) at--;
     chosen.splice(at, chosen[at]?.[0] === op.position ? 1 : 0, [op.position, op.token_id]);
   },
@@ -63,8 +63,8 @@ export const TOKENS = {
 
   draft(state, op, _index, { drafts }) {
     const running = sequenceOf(state, op.seq_id).status === "running";
-    expect(running && !drafts.has(op.seq_id), `sequence ${op.seq_id} drafts nothing now`);
-    expect(op.token_ids.length === op.token_bytes.length, "drafts and texts are of different number");
+    expect(running && !drafts.has(op.seq_id), `sequence ${op.seq_id} is not running or has drafts already`);
+    expect(op.token_ids.length === op.token_bytes.length, "token_ids and token_bytes have different lengths");
     drafts.set(op.seq_id, Array.from(op.token_ids));
   },
 
@@ -87,15 +87,15 @@ export const TOKENS = {
     const { start, num_tokens: count } = op;
     expect(
       count === sequence.num_computed_tokens - start && count > 0 && start > 0 && start <= sequence.token_ids.length,
-      `${count} tokens cannot go`,
+      `${count} tokens cannot be taken back`,
     );
     for (const table of ownTables(state, sequence))
       for (let logical = Math.floor(start / size); logical < table.length; logical++) {
         const block = blockOf(state, table[logical]);
-        const kept = Math.max(start - logical * size, 0);
-        if (block.token_ids.length <= kept) continue;
-        expect(block.ref_count === 1 && block.block_hash === null, `block ${block.block_id} is not its own`);
-        own(state, block, "token_ids").length = kept;
+        const remaining = Math.max(start - logical * size, 0);
+        if (block.token_ids.length <= remaining) continue;
+        expect(block.ref_count === 1 && block.block_hash === null, `block ${block.block_id} is shared or cached`);
+        own(state, block, "token_ids").length = remaining;
       }
     sequence.num_computed_tokens = start;
   },
@@ -105,10 +105,10 @@ export const TOKENS = {
     const computed = sequence.num_computed_tokens;
     expect(op.at === computed, `${computed} tokens are computed, not ${op.at}`);
     const parts = [op.positions, op.scores, op.ranks, op.lowest_kept];
-    expect(new Set(parts.map((part) => part.length)).size === 1, "its parts are not of the same KV heads");
+    expect(new Set(parts.map((part) => part.length)).size === 1, "its lists have different numbers of KV heads");
     for (const [head, positions] of op.positions.entries()) {
       const sizes = new Set([positions, op.scores[head], op.ranks[head]].map((part) => part.length));
-      expect(sizes.size === 1, "a head has not a score and a rank for each position");
+      expect(sizes.size === 1, "a head does not have a score and a rank for each position");
       const known = positions.every((position) => position >= 0 && position < op.at);
       expect(known, `a position is not among the ${op.at} computed ones`);
     }

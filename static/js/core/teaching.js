@@ -1,4 +1,4 @@
-// Default attention head of a run, chosen once per log so that the picture does not change by itself.
+// Default attention head of a run, chosen once per log so that the display does not change by itself.
 
 import { strongest } from "./attention.js";
 import { memo } from "./folds.js";
@@ -8,18 +8,18 @@ import { isWhole, layersHere, widestIn } from "./wide_rows.js";
 
 /** @import {TraceLog} from "./log.js" */
 
-/** @typedef {{layer: number, head: number}} Place */
+/** @typedef {{layer: number, head: number}} Head */
 
-/** @type {(log: TraceLog) => {next: number, found: Place | null}} */
+/** @type {(log: TraceLog) => {next: number, found: Head | null}} */
 const decisionOf = memo(() => ({ next: 0, found: null }));
 
 /**
- * Return the default layer and head: the one measured at training; if its layer was not recorded or none was measured,
- * the widest row of the first record with arrays whose query has several keys; else the head with the largest weight on
- * a key other than its own and the first; else the first head. Before that record has arrived: the measured one, or
- * null.
+ * Return the default layer and head, from the first record with arrays and a query with several keys. It is the head
+ * measured at training, if its layer was recorded; else the one with the widest row; else the one with the largest
+ * weight on a key other than its own and the first; else the first one. Before that record arrives, it is the measured
+ * head or null.
  * @param {TraceLog} log
- * @returns {Place | null}
+ * @returns {Head | null}
  */
 export function teachingHead(log) {
   const measured = measuredHeads(log.header.model)[0] ?? null;
@@ -32,7 +32,7 @@ export function teachingHead(log) {
   return decision.found ?? measured;
 }
 
-/** @param {TraceLog} log @param {number} record @param {Place | null} measured @returns {Place | null} */
+/** @param {TraceLog} log @param {number} record @param {Head | null} measured @returns {Head | null} */
 function decide(log, record, measured) {
   const layers = layersHere(log, record);
   if (!layers.length) return null;
@@ -46,10 +46,10 @@ function decide(log, record, measured) {
  * @param {TraceLog} log
  * @param {number} record
  * @param {number[]} layers
- * @returns {Place | null}
+ * @returns {Head | null}
  */
 function sharpestIn(log, record, layers) {
-  /** @type {(Place & {weight: number}) | null} */
+  /** @type {(Head & {weight: number}) | null} */
   let best = null;
   for (const { seq_id, context_len } of log.records[record].batch ?? [])
     for (const layer of layers)

@@ -6,10 +6,10 @@ import { folding } from "./folds.js";
 /** @import {Defer, Op, StepRecord} from "./trace.js" */
 
 /**
- * @typedef {object} Wait steps of a sequence in the waiting queue, until its admission or end
+ * @typedef {object} Wait a sequence's stay in the waiting queue, until its admission or end
  * @property {number} since record
- * @property {number} steps
- * @property {number} behind steps of them in which the engine did not consider it
+ * @property {number} steps of its instance during the wait
+ * @property {number} behind steps in which the engine did not consider it
  * @property {Map<Defer["reason"], number>} deferred steps in which it could not be admitted, by reason
  * @property {Defer | null} last
  * @typedef {object} TimelineEvent event in the life of a sequence
@@ -32,7 +32,7 @@ class Timelines {
   #instances = new Map();
   /** @type {Set<number>} sequences */
   #ended = new Set();
-  /** @type {Map<number, number>} by waiting sequence: steps of its instance read when the wait began */
+  /** @type {Map<number, number>} by waiting sequence: steps of its instance before the wait */
   #waitsFrom = new Map();
   /** @type {Map<number, number>} by sequence: tokens computed before its preemption */
   #lost = new Map();
@@ -92,8 +92,8 @@ class Timelines {
         for (const seq of op.seq_ids) this.#add(seq, at, record);
         break;
       case "admit": {
-        const there = op.num_cached_tokens + (op.num_swapped_tokens ?? 0) + (op.num_external_tokens ?? 0);
-        const again = Math.max(0, (this.#lost.get(op.seq_id) ?? 0) - there);
+        const available = op.num_cached_tokens + (op.num_swapped_tokens ?? 0) + (op.num_external_tokens ?? 0);
+        const again = Math.max(0, (this.#lost.get(op.seq_id) ?? 0) - available);
         this.#lost.delete(op.seq_id);
         this.#add(op.seq_id, at, record, this.#endWaiting(op.seq_id), again);
         break;
@@ -105,7 +105,7 @@ class Timelines {
         break;
       case "defer": {
         const wait = this.bySeq.get(op.seq_id)?.waiting;
-        if (!wait || wait.since >= record.index) break; // the step that preempted it
+        if (!wait || wait.since >= record.index) break; // deferred by the step that preempted it
         wait.deferred.set(op.reason, (wait.deferred.get(op.reason) ?? 0) + 1);
         wait.last = op;
       }

@@ -1,7 +1,5 @@
-// Scheduler tracks: activity of each sequence in each record, and the budgets that each step used. A pure incremental
-// fold over the records: appending one takes time proportional to its operations plus the unfinished tracks.
-//
-// A track consists of runs of equal cells, `{kind, from, to}` with records inclusive at both ends:
+// Scheduler tracks: activity of each sequence in each record, and the budget that each step used. A pure incremental
+// fold over the records: appending one takes time proportional to its operations and the unfinished tracks.
 
 import { folding } from "./folds.js";
 import { kindOf } from "./operation_kinds.js";
@@ -11,8 +9,9 @@ import { lowest } from "./search.js";
 
 /**
  * @typedef {"waiting" | "receiving" | "prefill" | "preempted" | "decode" | "swapped" | "idle" | "holding"} RunKind
- * `receiving`: waiting for blocks of another instance; `holding`: finished, with its blocks kept for another instance
- * @typedef {{kind: RunKind, from: number, to: number, tokens?: number, again?: number}} Run
+ * `receiving`: waiting for blocks of another instance; `holding`: finished, with its blocks held for another instance
+ * @typedef {{kind: RunKind, from: number, to: number, tokens?: number, again?: number}} Run records [from, to] of one
+ * kind
  * @typedef {{record: number, at: number, mark: string}} Mark `at`: index of its operation in `ops`
  * @typedef {object} Preemption
  * @property {number} record
@@ -31,7 +30,8 @@ import { lowest } from "./search.js";
  * @property {number} instance current one
  * @property {number} from
  * @property {number | null} to record in which it finished
- * @property {number | null} left last record in which it holds anything: later than `to` if it was held
+ * @property {number | null} left last record in which it has blocks: later than `to` if they were held for another
+ * instance
  * @property {Status} status
  * @property {Status} before status before the end
  * @property {Run[]} runs
@@ -103,9 +103,9 @@ export class Tracks {
     if (mark) track.marks.push({ record: index, at, mark });
     if (op.type === "admit") {
       track.status = "running";
-      const open = track.preemptions[track.preemptions.length - 1];
-      if (op.resumed && open && open.resumed === null)
-        Object.assign(open, { resumed: index, resumed_step: step, cached: op.num_cached_tokens });
+      const preemption = track.preemptions[track.preemptions.length - 1];
+      if (op.resumed && preemption && preemption.resumed === null)
+        Object.assign(preemption, { resumed: index, resumed_step: step, cached: op.num_cached_tokens });
     } else if (op.type === "preempt") {
       track.status = op.mode === "swap" ? "swapped" : "preempted";
       const lost = op.mode === "swap" ? 0 : op.num_computed_tokens;
@@ -116,7 +116,7 @@ export class Tracks {
     else if (op.type === "finish" || op.type === "send" || op.type === "expire") this.#end(track, index);
   }
 
-  /** Close a track that gets no further records, as far as is known. @param {Track} track @param {number} index */
+  /** Close a track. A `hold` reopens it. @param {Track} track @param {number} index */
   #end(track, index) {
     track.before = track.status === "finished" ? track.before : track.status;
     track.status = "finished";
@@ -169,10 +169,10 @@ export class Tracks {
    * @param {BatchEntry} entry
    */
   #again(track, entry) {
-    const back = track.preemptions[track.preemptions.length - 1];
-    if (!back || entry.start >= back.lost) return 0;
-    const again = Math.min(entry.start + entry.token_ids.length, back.lost) - entry.start;
-    back.again += again;
+    const preemption = track.preemptions[track.preemptions.length - 1];
+    if (!preemption || entry.start >= preemption.lost) return 0;
+    const again = Math.min(entry.start + entry.token_ids.length, preemption.lost) - entry.start;
+    preemption.again += again;
     return again;
   }
 }
@@ -184,13 +184,13 @@ export const tracksOf = folding(
 );
 
 /**
- * Tracks to show: `tracks` in display order, a chosen one first; the other fields are those of Tracks.
+ * Tracks to show, in display order; the other fields are those of Tracks.
  * @typedef {Pick<Tracks, "tracks" | "columns" | "most" | "length"> & {pinned: boolean, hidden: number}} ShownTracks
- *   `pinned`: the first track is the chosen one; `hidden`: tracks that are left out
+ *   `pinned`: the first track is the chosen one; `hidden`: number of tracks left out
  */
 
 /**
- * Return the tracks with content in records [from, to], preceded by the chosen one even if it has none.
+ * Return the tracks with content in records [from, to]. The chosen track comes first, even if it has none.
  * @param {Tracks} tracks
  * @param {number} from
  * @param {number} to

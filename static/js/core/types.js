@@ -1,4 +1,4 @@
-// Type checks of decoded trace values, with the same table of types (schema.js) as Python's reader.
+// Type checks of decoded trace values by the types of Python's reader (schema.js).
 
 import { MAX_SECONDS } from "./limits.js";
 import { NdArray } from "./ndarray.js";
@@ -11,7 +11,7 @@ import { STRUCTS } from "./schema.js";
  */
 
 /** @type {Record<string, Record<string, Type>[]>} */
-const structs = /** @type {any} written as literals, which are wider than what they mean */ (STRUCTS);
+const structs = /** @type {any} its literals have wider types */ (STRUCTS);
 
 /** @param {unknown} value @returns {value is Record<string, unknown>} */
 const isMap = (value) =>
@@ -49,7 +49,7 @@ function checkOf(type) {
   if ("map" in type) return mapOf(checkOf(type.map));
   if ("one" in type)
     return (value) =>
-      type.one.includes(/** @type {any} a value that is no text is not among them */ (value))
+      type.one.includes(/** @type {any} `includes` also accepts other types */ (value))
         ? null
         : ` is not one of ${type.one.join(", ")}`;
   if ("tagged" in type)
@@ -67,8 +67,8 @@ function checkOf(type) {
 
 /** @param {Check} check @returns {Check} */
 const scalar = (check) => (value) => {
-  const belongs = check(value);
-  return belongs === null ? null : ` is not ${belongs}`;
+  const expected = check(value);
+  return expected === null ? null : ` is not ${expected}`;
 };
 
 /** @param {Check} check @returns {Check} */
@@ -101,15 +101,15 @@ function structOf(name) {
   let found = compiled.get(name);
   if (!found) {
     const [required, optional] = structs[name];
-    const fields = [required, optional].flatMap((those) =>
-      Object.entries(those).map(([field, type]) => ({ field, check: checkOf(type), must: those === required })),
+    const fields = [required, optional].flatMap((group) =>
+      Object.entries(group).map(([field, type]) => ({ field, check: checkOf(type), isRequired: group === required })),
     );
     found = (value) => {
       if (!isMap(value)) return " is not a map";
-      for (const { field, check, must } of fields) {
+      for (const { field, check, isRequired } of fields) {
         const own = value[field];
         if (own === undefined) {
-          if (must) return ` has no ${field}`;
+          if (isRequired) return ` has no ${field}`;
           continue;
         }
         const wrong = check(own);
@@ -123,7 +123,7 @@ function structOf(name) {
 }
 
 /**
- * Return the error of `value` as a `name` of engine/trace/records.py, in words; null if valid.
+ * Return the error in words if `value` is not a valid `name` of engine/trace/records.py, else null.
  * @param {unknown} value
  * @param {string} name
  */

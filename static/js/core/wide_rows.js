@@ -1,4 +1,4 @@
-// Instructive attention rows: spread over many keys, with some that stand out. Pure.
+// Instructive attention rows: those spread over many keys, of which some stand out. Pure.
 
 import { memo } from "./folds.js";
 import { attentionRow } from "./sequence_view.js";
@@ -6,11 +6,11 @@ import { attentionRow } from "./sequence_view.js";
 /** @import {TraceLog} from "./log.js" */
 
 /** Minimum number of keys of an instructive row. */
-export const FEWEST = 6;
-const [WEAKEST, STRONGEST] = [0.15, 0.5]; // range of its largest weight
+export const MIN_KEYS = 6;
+const [MIN_PEAK, MAX_PEAK] = [0.15, 0.5]; // range of the largest weight of an instructive row
 
 /**
- * Return the recorded row of a query with the widest spread whose maximum still stands out; `spread`: its entropy in
+ * Return the recorded row of a query with the widest spread whose maximum is in that range; `spread`: its entropy in
  * nats. Null if there is none.
  * @param {TraceLog} log
  * @param {number} index
@@ -23,7 +23,7 @@ export function widestRow(log, index, seq, query) {
   for (const layer of layersHere(log, index))
     for (let head = 0; head < log.header.model.num_heads; head++) {
       const row = attentionRow(log, index, seq, layer, head, query);
-      if (!row || row.keyStart !== 0 || row.max < WEAKEST || row.max > STRONGEST) continue;
+      if (!row || row.keyStart !== 0 || row.max < MIN_PEAK || row.max > MAX_PEAK) continue;
       const spread = entropy(row.weights);
       if (!best || spread > best.spread) best = { layer, head, weights: row.weights, spread };
     }
@@ -34,8 +34,8 @@ export function widestRow(log, index, seq, query) {
 const searchOf = memo(() => ({ next: 0, found: null }));
 
 /**
- * Return the layer and head with the widest row in the first arrays whose query has enough keys; constant per log. Null
- * while there are none.
+ * Return the layer and head with the widest row in the first record with such a row; constant per log. Null
+ * while there is none.
  * @param {TraceLog} log
  * @returns {{layer: number, head: number} | null}
  */
@@ -67,14 +67,14 @@ export const layersHere = (log, record) =>
   Array.from({ length: log.header.model.num_layers }, (_, layer) => layer).filter((layer) => log.layer(record, layer));
 
 /**
- * Return the layer and head with the widest row in one record, among its queries with at least `fewest` keys.
+ * Return the layer and head with the widest row in one record, among its queries with at least `minKeys` keys.
  * @param {TraceLog} log
  * @param {number} record
- * @param {number} [fewest]
+ * @param {number} [minKeys]
  */
-export function widestIn(log, record, fewest = FEWEST) {
+export function widestIn(log, record, minKeys = MIN_KEYS) {
   for (const { context_len, seq_id } of log.records[record].batch ?? []) {
-    const row = context_len >= fewest ? widestRow(log, record, seq_id, context_len - 1) : null;
+    const row = context_len >= minKeys ? widestRow(log, record, seq_id, context_len - 1) : null;
     if (row) return { layer: row.layer, head: row.head };
   }
   return null;

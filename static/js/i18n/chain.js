@@ -1,4 +1,4 @@
-// Links of a provenance chain in words. Values come from core/provenance.js; only their names are added here.
+// Links of a provenance chain in words. The values come from core/provenance.js.
 
 import { labelText } from "../core/labels.js";
 import { FIGURES, sentence } from "./chain_figures.js";
@@ -27,8 +27,8 @@ const at = (link) => t("chain.at", { token: labelText(link.label), position: lin
 
 /** @param {import("../core/provenance/types.js").Link} link @returns {Words} */
 export function wordsOf(link) {
-  const tell = /** @type {(link: any) => Words} the entry for its kind */ (WORDS[link.kind]);
-  const words = tell(link);
+  const render = /** @type {(link: any) => Words} the entry of its kind */ (WORDS[link.kind]);
+  const words = render(link);
   const [first, ...rest] = words.lines;
   return link.layers && first && link.kind !== "released"
     ? { ...words, lines: [inLayers(link.layers, first), ...rest] }
@@ -239,7 +239,7 @@ const exact = (weight) => String(Number(weight.toPrecision(4)));
 
 const HIDDEN = new Set(["type", "prompt_token_ids", "prompt_token_bytes", "token_ids", "sampling", "detail"]);
 
-/** Return the fields of an operation as the log has them. @param {import("../core/trace.js").Op} op */
+/** Return the fields of an operation as in the log. @param {import("../core/trace.js").Op} op */
 function factsOf(op) {
   const shown = (/** @type {unknown} */ value) =>
     value instanceof Uint8Array

@@ -1,4 +1,4 @@
-// Figure links of a provenance chain in words: bytes, their parts, data moved, other reservations.
+// Links of a provenance chain to figures, in words: bytes, their parts, transfers, other schemes of reservation.
 
 import { labelText } from "../core/labels.js";
 import { layersText } from "./groups.js";
@@ -118,7 +118,7 @@ const oneFigure = (l) =>
 function contiguousWords(l) {
   const n = l.requests.length;
   const bytes = (/** @type {number} */ slots) => grouped(Math.round(slots * l.per_token));
-  // bytes of several pools need not be whole slots
+  // bytes of several pools may be a fractional number of slots
   const short = (/** @type {number} */ slots) => grouped(Number(slots.toFixed(1)));
   return {
     name: t("chain.contiguous"),

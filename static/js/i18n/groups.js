@@ -6,15 +6,15 @@ import { bytesText, t } from "./words.js";
 
 /** @import {Group} from "../core/groups.js" */
 
-const NAMED = 6; // more layers than this are given as a number and listed on hover
+const MAX_NAMED = 6; // more layers are given as a number, and listed on hover
 
 /**
- * Return "layers 1, 3, 5", or their number; an empty list stands for the layers with a state.
+ * Return "layers 1, 3, 5", or their number; for an empty list, a name of the layers with a state.
  * @param {number[]} layers
  */
 export function layersText(layers) {
   if (!layers.length) return t("group.with_state");
-  if (layers.length > NAMED) return t("group.many", { n: layers.length });
+  if (layers.length > MAX_NAMED) return t("group.many", { n: layers.length });
   return t(layers.length === 1 ? "group.layer" : "group.layers", { layers: layers.join(t("join.list")) });
 }
 
@@ -44,8 +44,8 @@ export function groupName(group) {
 }
 
 /**
- * Return a group's title among the groups of a run: its instance if there are several, then the retained keys if other
- * groups of that instance differ; otherwise its layers unless it has all.
+ * Return a group's title among the groups of a run: its instance if there are several, and the retained keys if other
+ * groups of that instance differ; without instances, its layers and keys.
  * @param {import("../core/trace.js").Header | undefined} header
  * @param {Group[]} groups
  * @param {number} at

@@ -3,18 +3,18 @@
 import { signal } from "../../vendor/signals/signals.js";
 
 /**
- * Languages in the order of the switch. `html`: value of `lang` attributes; `short` and `label`: the switch to it, in
- * that language. `whole`: every room has all its texts; otherwise English is fetched as a fallback.
+ * Languages in the order of the switch. `html`: value of `lang` attributes; `short` and `label`: text of the switch to
+ * it, in that language. `isComplete`: no text is missing; otherwise English texts are fetched as a fallback.
  */
 export const LANGUAGES = [
-  { code: "zh", html: "zh-CN", short: "中文", label: "中文：切换到中文", whole: true },
-  { code: "en", html: "en", short: "EN", label: "EN: switch to English", whole: true },
+  { code: "zh", html: "zh-CN", short: "中文", label: "中文：切换到中文", isComplete: true },
+  { code: "en", html: "en", short: "EN", label: "EN: switch to English", isComplete: true },
 ];
 
 /** Current language of the page; its words are loaded before it is set (net/words.js). */
 export const language = signal("en");
 
-/** @typedef {{message: string, said?: Record<string, string>}} Refusal `said`: by language */
+/** @typedef {{message: string, said?: Record<string, string>}} Refusal `said`: message by language */
 
 /** Return the server's sentence in the page's language, or in English. @param {Refusal} refusal */
 export const refusalText = ({ message, said = {} }) => said[language.value] ?? message;

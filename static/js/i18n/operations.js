@@ -1,4 +1,4 @@
-// Operations and sentences in words: renders the facts of core/messages.js, sentence.js and phase_sentence.js.
+// Operations and sentences in words: renders the values of core/messages.js, sentence.js and phase_sentence.js.
 
 import { instanceName } from "../core/instances.js";
 import { isBlocks, isSequence } from "../core/messages.js";
@@ -23,7 +23,7 @@ export const stepFailed = (one) => t("error.step", { text: objectionWords(one) }
 /** @typedef {"chain" | "plain" | "short" | "long"} Register as in engine/trace/messages/words.py */
 
 const MAX_NAMED = 6; // longer lists are truncated
-const MISSING = "–"; // for a value missing from a log that contradicts itself
+const MISSING = "–"; // for a value that the log lacks
 
 /** Return the name of a sequence. @param {number} id */
 export const sequenceName = (id) => t("sequence.name", { id });
@@ -33,11 +33,11 @@ export function hashText(hash) {
   return Array.from(hash.slice(0, 3), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Return the name of an operation type; types of newer programs keep their identifier. @param {string} type */
+/** Return the name of an operation type; for unknown types of newer versions, the identifier. @param {string} type */
 export const operationName = (type) => (hasText(`op.${type}.chain`) ? t(`op.${type}.chain`) : type);
 
 /**
- * Select the texts of parts in a register, with their values; parts without a plain text use the short one.
+ * Select the texts of parts in a register, with their values; without plain texts, the short ones.
  * @param {MessageKey[]} parts
  * @param {Register} register
  * @returns {MessageKey[]}
@@ -57,13 +57,13 @@ export const messagesText = (parts, register = "long") => sentences(inRegister(p
  * @param {import("../core/operations.js").Entry} entry
  */
 export function entryText({ parts, later, layers }) {
-  const worded = [...inRegister(parts, "long"), ...later].map(inWords);
-  if (layers) worded[0] = inLayers(layers, worded[0]);
-  return sentences(worded);
+  const texts = [...inRegister(parts, "long"), ...later].map(inWords);
+  if (layers) texts[0] = inLayers(layers, texts[0]);
+  return sentences(texts);
 }
 
 /**
- * Return a text with its values in words, by name: sequences, layers, bytes, blocks. Parts in `within` come first.
+ * Return a text with its values (sequences, layers, bytes, blocks) in words, preceded by the layers `within`.
  * @param {MessageKey} part
  */
 export function inWords([key, values]) {

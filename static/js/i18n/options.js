@@ -1,4 +1,4 @@
-// Words of the options: label, help and values. They are stored beside the table, in engine/options/words.
+// Texts of the options: label, help and values. They are stored in engine/options/words.
 
 import { hasText, t } from "./words.js";
 
@@ -10,7 +10,7 @@ export const optionHelp = (name) => t(`option.${name}.help`);
 /** Return the meaning of an empty value. @param {string} name */
 export const noneText = (name) => t(`option.${name}.none`);
 
-/** Return the text of a value, including those of choices and switches. @param {string} name @param {unknown} value */
+/** Return the text of a value: a switch, a named choice, or as is. @param {string} name @param {unknown} value */
 export const valueText = (name, value) =>
   typeof value === "boolean"
     ? t(value ? "value.on" : "value.off")

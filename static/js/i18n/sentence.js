@@ -1,5 +1,5 @@
-// Sentences on what a record did, with its numbers, for experts (plain_sentence.js is for newcomers). Facts come from
-// the log alone; i18n/operations.js renders them.
+// Sentences on the operations of a record, with their numbers, for experts (plain_sentence.js is for newcomers). They
+// use only the log; i18n/operations.js renders them.
 
 import { visibleKeys } from "../core/attention.js";
 import { endOf, outputIn } from "../core/drafts.js";
@@ -21,7 +21,7 @@ import { probabilityText } from "./words.js";
 
 /** @typedef {import("../core/log.js").TraceLog} Log */
 
-// reported before the computation, each separately
+// reported before the computation, one by one
 const RARE = new Set([
   "lost",
   "transfer_failed",
@@ -37,10 +37,10 @@ const RARE = new Set([
   "adjust",
   "known_since",
 ]);
-// also before it, all of a type together
+// before it, one text per type
 const OF_BLOCKS = ["removed", "stored", "evict", "swap_in", "load", "receive"];
-const OF_BLOCKS_LAST = ["release", "store"]; // after it, all of a type together
-const LAST = new Set(["arrive", "await", "defer", "finish", "hold", "rank"]); // after it, each separately
+const OF_BLOCKS_LAST = ["release", "store"]; // after it, one text per type
+const LAST = new Set(["arrive", "await", "defer", "finish", "hold", "rank"]); // after it, one by one
 
 /**
  * Return the texts of record `index` with their values, the shown sequence first. `inWords` renders them.
@@ -65,11 +65,11 @@ export function sentencesOf(log, index, shownSeq) {
   return found.length ? found : [[record.seen ? "sentence.seen" : "sentence.idle", {}]];
 }
 
-/** Return whether a store outside the pool had a match, loaded or not. @param {Op} op */
+/** Return whether a lookup outside the pool had a match, loaded or not. @param {Op} op */
 export const foundOutside = (op) => op.type === "lookup_external" && op.verdict !== "miss";
 
 /**
- * Return the `wanted` operations, one by one.
+ * Return the texts of the operations that `wanted` selects, one by one.
  * @param {Log} log
  * @param {number} index
  * @param {(op: Op) => boolean} wanted
@@ -82,7 +82,7 @@ export const each = (log, index, wanted, register = "short") =>
   );
 
 /**
- * Return the `wanted` operations, which have one type, as a single report.
+ * Return the merged text of the operations that `wanted` selects, which must be of one type.
  * @param {Log} log
  * @param {number} index
  * @param {(op: Op, at: number) => boolean} wanted
@@ -134,13 +134,13 @@ function entrySentences(log, index, record, entry) {
         slot: place?.offset ?? "–",
       },
     ]);
-    for (const [group, place] of otherPlaces(log, own, end - 1)) {
-      const seen = keysRead(log, end, group.layers, entry.seq_id);
+    for (const [group, place] of otherSlots(log, own, end - 1)) {
+      const groupKeys = keysRead(log, end, group.layers, entry.seq_id);
       sentences.push([
         "group.also_decode",
         {
           layers: group.layers,
-          keys: seen,
+          keys: groupKeys,
           blocks: blocksRead(log, end, group.layers, entry.seq_id),
           block: place.block,
           slot: place.offset,
@@ -151,11 +151,11 @@ function entrySentences(log, index, record, entry) {
   if (!hit && log.header.engine.strategy === "paged") sentences.push(...lookup);
   const output = outputIn(record, entry.seq_id);
   if (output) {
-    const mine = (/** @type {Op} */ op) => "seq_id" in op && op.seq_id === entry.seq_id;
-    const last = record.ops?.some((op) => op.type === "finish" && mine(op));
+    const isOwn = (/** @type {Op} */ op) => "seq_id" in op && op.seq_id === entry.seq_id;
+    const last = record.ops?.some((op) => op.type === "finish" && isOwn(op));
     const token = labelText(tokenLabels(seq.token_bytes)[end] ?? loneLabel(output.token_bytes));
     sentences.push([last ? "sentence.sampled_last" : "sentence.sampled", { token, p: chance(log, output) }]);
-    const sampled = briefly(log, index, (op) => op.type === "sample" && mine(op));
+    const sampled = briefly(log, index, (op) => op.type === "sample" && isOwn(op));
     sentences.push(...sampled.filter(([key]) => key.startsWith("op.sample.settled")));
   }
   return sentences;
@@ -168,27 +168,27 @@ function entrySentences(log, index, record, entry) {
  * @param {number} position
  * @returns {[group: import("../core/groups.js").Group, place: import("../core/metrics.js").Slot][]}
  */
-function otherPlaces(log, { groups, tables }, position) {
+function otherSlots(log, { groups, tables }, position) {
   const places = tables.map((table) => slotOf(table, blockSize(log.header), position));
   return places.flatMap((place, at) => (at && place ? [[groups[at], place]] : []));
 }
 
 /**
- * Return where the key and value of `position` are stored in the block groups after the first.
+ * Return the texts on where the block groups after the first store `position`.
  * @param {Log} log
  * @param {Own} own
  * @param {number} position
  * @returns {MessageKey[]}
  */
 export function alsoSlot(log, own, position) {
-  return otherPlaces(log, own, position).map(([{ layers }, place]) => [
+  return otherSlots(log, own, position).map(([{ layers }, place]) => [
     "group.also",
     { layers, block: place.block, slot: place.offset },
   ]);
 }
 
 /**
- * Same for the positions [start, end).
+ * Return the texts on which blocks of the block groups after the first store the positions [start, end).
  * @param {Log} log
  * @param {Own} own
  * @param {number} start
@@ -205,7 +205,7 @@ export function alsoBlocks(log, { groups, tables }, start, end) {
 
 /**
  * Return the number of keys read by a query with `context` tokens up to and including itself, in the layer of `layers`
- * (null: all) with the widest span. `seqId`: its sequence, whose heads may have dropped keys; the head with the most
+ * (null: all) with the widest span. If heads of its sequence `seqId` dropped keys, the head with the most keys
  * counts.
  * @param {Log} log
  * @param {number} context
@@ -214,7 +214,7 @@ export function alsoBlocks(log, { groups, tables }, start, end) {
  */
 export function keysRead(log, context, layers = null, seqId = -1) {
   const { model, engine } = log.header;
-  const seen = (layers ?? [...model.sliding_windows.keys()]).map((layer) => {
+  const counts = (layers ?? [...model.sliding_windows.keys()]).map((layer) => {
     const own = model.sliding_windows[layer] ?? Infinity;
     const { window, sinks } = policyOf(engine, layer);
     const within = Math.min(context, own <= window ? own : window + sinks);
@@ -225,7 +225,7 @@ export function keysRead(log, context, layers = null, seqId = -1) {
         .slice(0, 1),
     );
   });
-  return Math.max(...seen);
+  return Math.max(...counts);
 }
 
 /**
@@ -243,7 +243,7 @@ function headsOf(log, layer, context, seqId) {
 }
 
 /**
- * Return the number of logical blocks that contain those keys: of the window and separate sinks, for all heads.
+ * Return the number of logical blocks that contain the keys of all heads: those of the window and of sinks.
  * @param {Log} log
  * @param {number} context
  * @param {number[] | null} [layers]
@@ -260,12 +260,12 @@ export function blocksRead(log, context, layers = null, seqId = -1) {
 }
 
 /**
- * Return the probability of a chosen token; "–" for private logs, logs without a model, and other engines.
+ * Return the probability of a chosen token; "–" for private, simulated and monitored runs.
  * @param {Log} log
  * @param {import("../core/trace.js").Output} output
  */
 export const chance = ({ header }, output) =>
-  header.engine.private === true || isSilent(header) ? "–" : probabilityText(Math.exp(output.logprob));
+  header.engine.private === true || lacksProbabilities(header) ? "–" : probabilityText(Math.exp(output.logprob));
 
 /** @param {Log["header"]} header */
-const isSilent = ({ simulated, watched }) => Boolean(simulated || watched);
+const lacksProbabilities = ({ simulated, watched }) => Boolean(simulated || watched);

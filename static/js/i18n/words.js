@@ -2,7 +2,7 @@
 
 import { LANGUAGES, language, onGpu } from "./language.js";
 
-/** @typedef {Record<string, any>} Values by name in a text; any type with a text form */
+/** @typedef {Record<string, any>} Values by their names in a text; any type that converts to text */
 /** @typedef {[term: string, definition: string]} Term */
 /** @typedef {Record<string, Record<string, Term>>} Glossary group -> id -> term */
 
@@ -12,7 +12,7 @@ const TEXTS = {};
 const GLOSSARIES = {};
 
 /**
- * Add the words of a language, as collected by the server from all rooms (app/page/words.py).
+ * Add the words of a language, which the server collects from all rooms (app/page/words.py).
  * @param {string} code
  * @param {{texts: Record<string, string>, glossary: Record<string, Glossary>}} words
  */
@@ -21,7 +21,7 @@ export function addWords(code, { texts, glossary }) {
   Object.assign(GLOSSARIES, glossary);
 }
 
-/** Add words of a language that were loaded later. @param {string} code @param {Record<string, string>} texts */
+/** Add words of a language that are loaded later. @param {string} code @param {Record<string, string>} texts */
 export function addMoreWords(code, texts) {
   TEXTS[code] = { ...TEXTS[code], ...texts };
 }
@@ -33,7 +33,7 @@ export const hasWords = (code) => code in TEXTS;
 export const hasText = (key) => Object.hasOwn(TEXTS[language.value], key);
 
 /**
- * Return the text of `key` in the page's language with `values` filled in, and `missing` in place of absent values.
+ * Return the text of `key` in the page's language with `values` filled in, and `missing` for absent values.
  * @param {string} key
  * @param {Values} [values]
  * @param {string | null} [missing]
@@ -44,13 +44,13 @@ export function t(key, values = {}, missing = null) {
 }
 
 /**
- * Return the version of a multilingual value in the page's language, or in English.
+ * Return a multilingual value in the page's language, or in English.
  * @template T
  * @param {Record<string, T> | {en: T, zh: T}} texts by language
  */
 export const inLanguage = (texts) => /** @type {Record<string, T>} */ (texts)[language.value] ?? texts.en;
 
-/** Join whole sentences; English puts a space between them. @param {string[]} list */
+/** Join sentences; with a space in English. @param {string[]} list */
 export const sentences = (list) => list.join(t("join.sentences"));
 
 const CATEGORIES = ["zero", "one", "two", "few", "many", "other"];
@@ -58,7 +58,7 @@ const CATEGORIES = ["zero", "one", "two", "few", "many", "other"];
 const plurals = new Map();
 
 /**
- * Return the form for a number; `forms` are in CLDR order, as many as the language has (en: one, other).
+ * Return the plural form for a number. `forms` are in CLDR order, as many as the language has (en: one, other).
  * @param {string} code
  * @param {number} number
  * @param {string[]} forms
@@ -67,14 +67,14 @@ function pluralForm(code, number, forms) {
   let known = plurals.get(code);
   if (!known) {
     const rules = new Intl.PluralRules(code);
-    const has = /** @type {string[]} */ (rules.resolvedOptions().pluralCategories);
-    plurals.set(code, (known = { rules, categories: CATEGORIES.filter((one) => has.includes(one)) }));
+    const available = /** @type {string[]} */ (rules.resolvedOptions().pluralCategories);
+    plurals.set(code, (known = { rules, categories: CATEGORIES.filter((one) => available.includes(one)) }));
   }
   return forms[Math.min(known.categories.indexOf(known.rules.select(number)), forms.length - 1)];
 }
 
 /**
- * Replace the names in braces in `text` by `values`; a name without a value stays, or becomes `missing`.
+ * Replace the names in braces in `text` by `values`; a name without a value is kept, or replaced by `missing`.
  * @param {string} text
  * @param {Values} values
  * @param {string} [code]
@@ -83,8 +83,8 @@ function pluralForm(code, number, forms) {
 export function fill(text, values, code = language.value, missing = null) {
   return text
     .replace(/\{(\w+)\|([^}]*)\}/g, (_, name, forms) => pluralForm(code, Number(values[name]), forms.split("|")))
-    .replace(/\{(\w+)\}( ?)/g, (whole, name, space) => {
-      const shown = name in values ? String(values[name]) : (missing ?? whole.trimEnd());
+    .replace(/\{(\w+)\}( ?)/g, (match, name, space) => {
+      const shown = name in values ? String(values[name]) : (missing ?? match.trimEnd());
       return shown.endsWith("）") ? shown : shown + space; // no space follows a full-width parenthesis
     });
 }
@@ -140,20 +140,20 @@ export function countText(count) {
 export const intensityText = (value) => grouped(value.toPrecision(3));
 
 /**
- * Format a probability with `digits` decimals: by default two, or four below 0.01. What would round to zero is given as
- * less than the last decimal.
+ * Format a probability with `digits` decimals: by default two, or four below 0.01. One that would round to zero is
+ * shown as less than the last decimal.
  * @param {number} p
  * @param {number} [digits]
  */
 export function probabilityText(p, digits = p < 0.01 ? 4 : 2) {
-  const least = 10 ** -digits;
-  return p > 0 && p < least / 2 ? `<${least.toFixed(digits)}` : p === 0 ? "0" : p.toFixed(digits);
+  const smallest = 10 ** -digits;
+  return p > 0 && p < smallest / 2 ? `<${smallest.toFixed(digits)}` : p === 0 ? "0" : p.toFixed(digits);
 }
 
 /** Format a share of one as a percentage. @param {number} share */
 export const percentText = (share) => `${(100 * share).toFixed(1)}${THIN}%`;
 
-// Glossary: the field's terms with definitions in every language, used by terms, tooltips and the help.
+// ── Glossary: terms with definitions in every language, for terms, tooltips and the help ─────────────────────────────
 
 /** @typedef {{id: string, group: string, own: Term, other: Term, otherLanguage: typeof LANGUAGES[0]}} FoundTerm */
 
@@ -174,7 +174,7 @@ export function termOf(id) {
 }
 
 /**
- * Return the second language, since readers often know a term in another one: English beside all others, Chinese beside
+ * Return the second language of terms, as readers often know a term in another one: English for all others, Chinese for
  * English.
  * @returns {typeof LANGUAGES[0]}
  */
@@ -185,12 +185,12 @@ const otherLanguage = () => LANGUAGES.find((one) => (one.code === "en") !== (lan
  * @param {string} query
  */
 export function findTerms(query) {
-  const wanted = query.toLowerCase().split(/\s+/).filter(Boolean);
+  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   const ids = Object.values(GLOSSARIES[language.value]).flatMap((entries) => Object.keys(entries));
   return ids
     .flatMap((id) => termOf(id) ?? [])
     .filter(({ id, own, other }) => {
       const text = [id, ...own, ...other].join("\n").toLowerCase();
-      return wanted.every((word) => text.includes(word));
+      return words.every((word) => text.includes(word));
     });
 }

@@ -1,5 +1,5 @@
-// Registry of positions in the window, for drawings that cross regions. Each region registers its own, so that regions
-// do not depend on each other.
+// Registry of positions in the window, for drawings that cross regions. Each region registers its positions, so that
+// regions do not depend on each other.
 
 /** @typedef {{x: number, y: number, width: number, height: number}} Box CSS pixels of the window */
 /**
@@ -17,7 +17,7 @@
  */
 
 /** @type {Partial<Anchors>} */
-const known = {};
+const registered = {};
 
 /**
  * Register the position of `kind`. Returns a function that unregisters it.
@@ -26,9 +26,9 @@ const known = {};
  * @param {Anchors[K]} find
  */
 export function registerAnchor(kind, find) {
-  known[kind] = find;
+  registered[kind] = find;
   return () => {
-    if (known[kind] === find) delete known[kind];
+    if (registered[kind] === find) delete registered[kind];
   };
 }
 
@@ -39,12 +39,13 @@ export function registerAnchor(kind, find) {
  * @param {Parameters<Anchors[K]>} of
  * @returns {Box | null}
  */
-export const anchorOf = (kind, ...of) => /** @type {(...of: unknown[]) => Box | null} */ (known[kind])?.(...of) ?? null;
+export const anchorOf = (kind, ...of) =>
+  /** @type {(...of: unknown[]) => Box | null} */ (registered[kind])?.(...of) ?? null;
 
-const FLIGHT = 0.6; // share of the writing phase that one position's K and V take; positions start one after the other
+const FLIGHT = 0.6; // duration of one position's movement, as a share of the writing phase; positions start in order
 
 /**
- * Return the progress of the K and V in place `i` of `count` when the writing phase is at `progress`. Easing
+ * Return the progress of the K and V of position `i` of `count` when the writing phase is at `progress`. The easing
  * (state/playhead.js) is undone, so that they move at constant speed.
  * @param {number} i
  * @param {number} count

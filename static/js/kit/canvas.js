@@ -6,17 +6,17 @@ import { frameDone, schedule } from "./frame.js";
 
 export { frameDone };
 
-let atLeast = 1; // minimum canvas pixels per CSS pixel
+let minRatio = 1; // canvas pixels per CSS pixel
 
 /** Paint with at least `ratio` canvas pixels per CSS pixel from the next frame on. @param {number} ratio */
 export function sharpen(ratio) {
-  atLeast = ratio;
+  minRatio = ratio;
 }
 
-/** @type {Set<() => void>} one per painter: measure its box and request a frame */
+/** @type {Set<() => void>} one per painter: measures its box and requests a frame */
 const measures = new Set();
 
-/** Measure every painted box now, for printing, where observers report sizes too late. */
+/** Measure every painted box now. For printing, observers would report sizes too late. */
 export function measureNow() {
   for (const measure of measures) measure();
 }
@@ -27,14 +27,14 @@ export function measureNow() {
 export const contextOf = (canvas) => /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
 
 /**
- * Size the canvas for the screen and return its context, cleared, in CSS pixels.
+ * Size the canvas for the screen, clear it, and return its context in CSS pixels.
  * @param {HTMLCanvasElement} canvas
  * @param {number} width
  * @param {number} height
  * @returns {CanvasRenderingContext2D}
  */
 export function prepare(canvas, width, height) {
-  const ratio = Math.max(atLeast, globalThis.devicePixelRatio || 1);
+  const ratio = Math.max(minRatio, globalThis.devicePixelRatio || 1);
   const [w, h] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
   if (canvas.width !== w || canvas.height !== h) {
     canvas.width = w;
@@ -60,7 +60,7 @@ export function prepare(canvas, width, height) {
 export function usePainter(watch, paint) {
   const ref = useRef(/** @type {E | null} */ (null));
   const latest = useRef(paint);
-  const again = useRef(/** @type {(() => void) | null} */ (null));
+  const repaint = useRef(/** @type {(() => void) | null} */ (null));
   latest.current = paint;
   useEffect(() => {
     const element = ref.current;
@@ -69,7 +69,7 @@ export function usePainter(watch, paint) {
     const run = () => {
       if (size.width && size.height) latest.current(element, size); // hidden elements have no size
     };
-    again.current = () => schedule(run);
+    repaint.current = () => schedule(run);
     const stop = effect(() => {
       watch();
       schedule(run);
@@ -88,10 +88,10 @@ export function usePainter(watch, paint) {
       measures.delete(measure);
       stop();
       sizes.disconnect();
-      again.current = null;
+      repaint.current = null;
     };
   }, []);
-  useEffect(() => again.current?.()); // repaint after each render, since `paint` may close over new values
+  useEffect(() => repaint.current?.()); // repaint after each render, since `paint` may close over new values
   return ref;
 }
 
@@ -102,15 +102,15 @@ const widths = new Map();
 export function labelWidth(text) {
   const known = widths.get(text);
   if (known !== undefined) return known;
-  measuring ??= contextOf(document.createElement("canvas"));
-  measuring.font = `17px ${getComputedStyle(document.body).fontFamily}`;
-  const { width } = measuring.measureText(text);
+  textContext ??= contextOf(document.createElement("canvas"));
+  textContext.font = `17px ${getComputedStyle(document.body).fontFamily}`;
+  const { width } = textContext.measureText(text);
   widths.set(text, width);
   return width;
 }
 
 /** @type {CanvasRenderingContext2D | null} */
-let measuring = null;
+let textContext = null;
 
 /**
  * Draw a hairline at whole device pixels.

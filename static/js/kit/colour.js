@@ -1,4 +1,4 @@
-// Colours of the canvases, read from the style sheet, and the two colour scales of values.
+// Colours for canvases, read from the style sheet, and the two colour scales of values.
 
 import { signal } from "../../vendor/signals/signals.js";
 import { html } from "./html.js";
@@ -17,21 +17,21 @@ const GAMMA = 0.7; // keeps small values visible; the legend shows the same curv
  * @typedef {Record<typeof NAMES[number], string> & {sequences: string[], diverging: Scale, sequential: Scale}} Palette
  */
 
-/** Grows when the theme changes; painters subscribe to it. */
+/** Incremented when the theme changes; painters subscribe to it. */
 export const themeVersion = signal(0);
 
 /** @type {Palette | null} */
-let known = null;
+let cached = null;
 
 /** Return the design's colours by name (`ink`, `q`, `seq3`, …), as CSS colours. */
 export function colours() {
-  known ??= readColours();
-  return known;
+  cached ??= readColours();
+  return cached;
 }
 
 /** Read the style sheet again, after a change of theme. */
 export function themeChanged() {
-  known = null;
+  cached = null;
   themeVersion.value = themeVersion.peek() + 1;
 }
 
@@ -105,7 +105,7 @@ function toRgb(hex) {
   return [0, 2, 4].map((i) => parseInt(digits.slice(i, i + 2), 16));
 }
 
-// OKLab, in which mixing keeps steps perceptually even: https://bottosson.github.io/posts/oklab/
+// OKLab, in which steps of a mixture are perceptually even: https://bottosson.github.io/posts/oklab/
 /** @param {string} hex */
 function toOklab(hex) {
   const [r, g, b] = toRgb(hex).map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));

@@ -9,7 +9,7 @@ const MARKS = { captured: "●", derived: "○", schematic: "◇" };
 const SELECTOR = ".fidelity";
 
 /**
- * ● captured, ○ derived (with its formula), ◇ schematic.
+ * Mark: ● captured, ○ derived (with its formula), ◇ schematic.
  * @param {{kind: keyof typeof MARKS, formula?: string}} props
  */
 export function Fidelity({ kind, formula = "" }) {

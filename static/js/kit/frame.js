@@ -4,13 +4,13 @@ import { effect } from "../../vendor/signals/signals.js";
 import { advance, drawnIndex, followPlayhead, moving, reducedMotion, still, viewSub } from "../state/playhead.js";
 import { numRecords, viewIndex } from "../state/store.js";
 
-const FADE = 80; // ms; replaces motion
+const FADE = 80; // ms; a cross-fade replaces motion
 
 /** @type {Set<() => void>} */
 const waiting = new Set();
 let requested = false;
-let faded = -Infinity;
-let lastWord = ""; // the page's last word
+let lastFade = -Infinity;
+let lastReport = "";
 
 /** Run `paint` once in the next frame, however often it is scheduled. @param {() => void} paint */
 export function schedule(paint) {
@@ -27,32 +27,29 @@ function request() {
 /** @param {number} now */
 function flush(now) {
   requested = false;
-  if (moving.peek() && advance(now)) request(); // painters that watch the motion schedule themselves for this frame
+  if (moving.peek() && advance(now)) request(); // painters that depend on the motion have scheduled themselves
   const paints = [...waiting];
   waiting.clear();
   for (const paint of paints) paint();
   frameDone();
 }
 
-/** Run scheduled paints now: printing does not wait for a frame. */
+/** Run scheduled paints now, as printing does not wait for a frame. */
 export function flushNow() {
   const paints = [...waiting];
   waiting.clear();
   for (const paint of paints) paint();
 }
 
-/**
- * Expose the state of the screen to tests and tools. `painted`: the record drawn; `moving`: whether a motion is
- * running.
- */
+/** Expose the page's state to tests and tools. `painted`: the drawn record; `moving`: whether a motion is running. */
 export function frameDone() {
   const shown = document.documentElement.dataset;
   const [index, drawn, count, moves] = [viewIndex.peek(), drawnIndex.peek(), numRecords.peek(), moving.peek()].map(
     String,
   );
-  const word = `${index} ${drawn} ${count} ${moves}`;
-  if (word === lastWord) return;
-  lastWord = word;
+  const report = `${index} ${drawn} ${count} ${moves}`;
+  if (report === lastReport) return;
+  lastReport = report;
   setTimeout(() => {
     shown.viewIndex = index;
     shown.numRecords = count;
@@ -64,13 +61,13 @@ export function frameDone() {
 /** Fade in new content, unless updates are so fast that it would flicker. */
 function crossFade() {
   const now = performance.now();
-  if (now - faded >= 2 * FADE)
+  if (now - lastFade >= 2 * FADE)
     for (const canvas of document.querySelectorAll("[data-fades] canvas"))
       canvas.animate([{ opacity: 0.35 }, { opacity: 1 }], FADE);
-  faded = now;
+  lastFade = now;
 }
 
-/** Drive the motion toward the requested moment, frame by frame. */
+/** Move the playhead to the requested position, frame by frame. */
 export function startMotion() {
   const query = matchMedia("(prefers-reduced-motion: reduce)");
   reducedMotion.value = query.matches;
@@ -82,7 +79,7 @@ export function startMotion() {
     viewIndex.value;
     numRecords.value;
     if (moving.value) request();
-    else schedule(() => {}); // reports the frame even if no painter has work
+    else schedule(() => {}); // calls `frameDone` even if no painter has work
   });
   effect(() => {
     drawnIndex.value;

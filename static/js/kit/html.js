@@ -11,19 +11,19 @@ import { h } from "../../vendor/preact/preact.js";
  * @typedef {(props: any) => Children} Component
  */
 
-const ALWAYS_NEW = 3; // htm's two flags of an element: it and its children have dynamic parts
+const DYNAMIC = 3; // htm's two flags of an element: it and its children have dynamic parts
 
 /**
- * Create an element that is marked dynamic. htm creates static elements once and keeps them for the page's lifetime;
+ * Create an element that is marked dynamic. htm creates static elements once and caches them for the page's lifetime;
  * Preact stores references to their parents in them, so everything shown around one at its first render, such as a log,
  * would leak. `this` is htm's operation list of the element; its first entry holds the flags.
  *
  * @this {number[]}
- * @param {Parameters<typeof h>} what
+ * @param {Parameters<typeof h>} args
  */
-function made(...what) {
-  this[0] = ALWAYS_NEW;
-  return h(...what);
+function createElement(...args) {
+  this[0] = DYNAMIC;
+  return h(...args);
 }
 
-export const html = htm.bind(made);
+export const html = htm.bind(createElement);

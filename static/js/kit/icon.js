@@ -34,7 +34,7 @@ const PATHS = {
 };
 const SOLID = new Set(["first", "back", "forward", "last", "finish", "run", "step"]);
 
-/** Icon of 16 px beside or in place of a label. @param {{name: keyof typeof PATHS}} props */
+/** Icon of 16 px beside or instead of a label. @param {{name: keyof typeof PATHS}} props */
 export function Icon({ name }) {
   return html`<svg class=${SOLID.has(name) ? "icon solid" : "icon"} viewBox="0 0 16 16" aria-hidden="true"><path
     d=${PATHS[name]} /></svg>`;

@@ -19,7 +19,7 @@ import { html } from "./html.js";
 export function Typed({ value, onChange, onInput, ...rest }) {
   const [typed, setTyped] = useState(/** @type {string | null} */ (null));
   /** @param {Event} event */
-  const taken = (event) => {
+  const accept = (event) => {
     onChange?.(event);
     setTyped(null);
   };
@@ -29,20 +29,20 @@ export function Typed({ value, onChange, onInput, ...rest }) {
     onInput?.(event);
   };
   return html`<input ...${rest} value=${typed ?? value} onInput=${typing}
-    onChange=${onChange && taken} onBlur=${() => setTyped(null)} />`;
+    onChange=${onChange && accept} onBlur=${() => setTyped(null)} />`;
 }
 
 /**
- * An input of a number within bounds. An invalid number is not committed: the bounds are shown, and blur restores
+ * Input of a number within bounds. An invalid number is not committed: the bounds are shown, and blur restores
  * `value`. `none`: label of an empty input, which commits null. `eager`: commit valid numbers while typing.
- * Other attributes are the input's.
+ * Other attributes go to the input.
  * @param {{
  *   value: number | string | null, bounds: Bounds, none?: string, commit: (n: number | null) => void, eager?: boolean,
  *   [attribute: string]: unknown,
  * }} props
  */
 export function Numeric({ value, bounds, none, commit, eager = false, ...rest }) {
-  const [isRefused, refuse] = useState(false);
+  const [isInvalid, setInvalid] = useState(false);
   /** @param {Event} event */
   const read = (event) => {
     const { value: text, valueAsNumber: number, validity } = /** @type {HTMLInputElement} */ (event.currentTarget);
@@ -52,22 +52,22 @@ export function Numeric({ value, bounds, none, commit, eager = false, ...rest })
   /** @param {Event} event */
   const typing = (event) => {
     const { isValid, isEmpty, number } = read(event);
-    refuse(!isValid && !isEmpty);
+    setInvalid(!isValid && !isEmpty);
     if (eager && isValid) commit(number);
   };
   /** @param {Event} event */
   const change = (event) => {
     const { isValid, number } = read(event);
-    refuse(!isValid);
+    setInvalid(!isValid);
     if (isValid) return void commit(number);
     const input = /** @type {HTMLInputElement} */ (event.currentTarget);
     input.value = String(value ?? "");
   };
   const { min, max } = bounds;
   return html`<${Typed} type="number" inputmode="decimal" ...${rest} min=${min} max=${max} placeholder=${none ?? ""}
-    value=${value ?? ""} aria-invalid=${isRefused || null} onInput=${typing} onChange=${change}
-    onFocus=${() => refuse(false)} />
-    ${isRefused ? html`<small class="bounds" role="status">${boundsText(bounds)}</small>` : null}`;
+    value=${value ?? ""} aria-invalid=${isInvalid || null} onInput=${typing} onChange=${change}
+    onFocus=${() => setInvalid(false)} />
+    ${isInvalid ? html`<small class="bounds" role="status">${boundsText(bounds)}</small>` : null}`;
 }
 
 /** @param {Bounds} bounds */
@@ -83,7 +83,7 @@ function boundsText({ min, over, max, whole }) {
 }
 
 /**
- * `name`: the setting; `text(choice)`: its label; `usual`: value shown if the setting has none of the choices.
+ * Buttons that set the setting `name`. `text(choice)`: label; `usual`: choice shown if the setting has another value.
  * @param {{
  *   label: string, name: "answer" | "chart" | "lanes" | "overview", choices: readonly string[],
  *   text: (choice: string) => string,
@@ -103,7 +103,8 @@ export function Segmented({ label, name, choices, text, usual }) {
 }
 
 /**
- * Choice among pairs of a value and its text; `commit` gets the value as text. Other attributes are the select's.
+ * Select element. `choices`: pairs of a value and its label; `commit` gets the value as text. Other attributes go to
+ * it.
  * @param {{
  *   value: string | number | null | undefined, choices: readonly (readonly [string | number, Children])[],
  *   commit: (value: string) => void, [attribute: string]: unknown,
@@ -115,8 +116,9 @@ export const Select = ({ value, choices, commit, ...rest }) =>
       html`<option key=${one} value=${one} selected=${String(one) === String(value ?? "")}>${text}</option>`,
   )}</select>`;
 
-/** @param {(value: string) => void} take @returns {(event: Event) => void} */
-export const withValue = (take) => (event) => take(/** @type {HTMLInputElement} */ (event.currentTarget).value);
+/** @param {(value: string) => void} handler @returns {(event: Event) => void} */
+export const withValue = (handler) => (event) => handler(/** @type {HTMLInputElement} */ (event.currentTarget).value);
 
-/** @param {(checked: boolean) => void} take @returns {(event: Event) => void} */
-export const withChecked = (take) => (event) => take(/** @type {HTMLInputElement} */ (event.currentTarget).checked);
+/** @param {(checked: boolean) => void} handler @returns {(event: Event) => void} */
+export const withChecked = (handler) => (event) =>
+  handler(/** @type {HTMLInputElement} */ (event.currentTarget).checked);

@@ -3,7 +3,7 @@
 
 import { heightOf, KINDS, SAME } from "../core/layer_differences.js";
 import { t } from "../i18n/words.js";
-import { walkRow } from "./focus.js";
+import { moveFocusInRow } from "./focus.js";
 import { html } from "./html.js";
 import { tips } from "./tooltip.js";
 
@@ -11,7 +11,7 @@ import { tips } from "./tooltip.js";
 
 const MAX_NUMBERED = 12; // number of layers up to which each is labelled
 
-/** Format a difference: 0 exactly, everything else with two digits. @param {number} value */
+/** Format a difference: "0" if it is exactly 0, else with two digits. @param {number} value */
 export function difference(value) {
   if (value === 0 || value === Infinity) return value ? "∞" : "0";
   return value >= 0.01 && value < 1000
@@ -38,7 +38,7 @@ export function LayerBars({ layers, chosen, label, choose = null }) {
       return html`<button key=${one.layer} class="layer-bar" data-layer=${one.layer} disabled=${!choose}
         aria-pressed=${one.layer === chosen} aria-label=${description} ...${tips([description])}
         tabindex=${one.layer === (chosen ?? layers[0].layer) ? 0 : -1}
-        data-arrows onKeyDown=${walkRow}
+        data-arrows onKeyDown=${moveFocusInRow}
         onClick=${() => choose?.(one.layer)}
         ><span class="layer-bar-room" aria-hidden="true">${KINDS.map(
           (kind) => html`<i class=${kind} data-differs=${one[kind].max > SAME}

@@ -11,8 +11,8 @@ import { html } from "./html.js";
 /** @import {Component} from "./html.js" */
 
 /**
- * Return a panel's component, loaded by `load`, which imports the panel's module. `folder`: of a panel whose lazy style
- * sheets (`sheets`) and words (`lazy.<code>.json` per language) are loaded with it.
+ * Return a panel's component, loaded by `load`, which imports the panel's module. `folder`: that of a panel whose lazy
+ * style sheets (`sheets`) and words (`lazy.<code>.json` per language) are loaded with it.
  * @param {() => Promise<{Panel: Component}>} load
  * @param {string | null} [folder]
  * @param {string[]} [sheets] names that begin with "lazy"

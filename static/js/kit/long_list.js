@@ -3,7 +3,7 @@
 
 import { useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 
-const MORE = 4; // rows beyond the edges, so that scrolling shows no gap
+const MARGIN = 4; // rows beyond the edges, so that scrolling shows no gap
 
 /**
  * @typedef {object} LongList
@@ -11,24 +11,24 @@ const MORE = 4; // rows beyond the edges, so that scrolling shows no gap
  * @property {number} last exclusive
  * @property {number} stop row that is the Tab stop
  * @property {(row: number) => void} goTo scroll a row into view and focus it
- * @property {(event: KeyboardEvent) => void} move arrows, pages, Home and End
- * @property {() => void} scrolled for the box
+ * @property {(event: KeyboardEvent) => void} move handles arrow keys, Page Up and Down, Home and End
+ * @property {() => void} scrolled handles scroll events of the box
  * @property {() => void} toTop
  */
 
 /**
  * @param {{box: {current: HTMLElement | null}, height: number, count: number, high: number, head?: number}} list
- * scrolling element and its height in px; number of rows and height of each in px; `head`: px of that height covered by
+ * scrolling element and its height in px; number of rows and height of each in px; `head`: px at its top covered by
  * a sticky header
  * @returns {LongList}
  */
 export function useLongList({ box, height, count, high, head = 0 }) {
   const [top, setTop] = useState(0); // first visible row
-  const [cursor, setCursor] = useState(0); // row at the keyboard
+  const [cursor, setCursor] = useState(0); // row with the keyboard cursor
   const wantsFocus = useRef(false);
   const page = Math.max(1, Math.floor((height - head) / high));
-  const first = Math.max(0, Math.min(top - MORE, count - page - 2 * MORE));
-  const last = Math.min(count, top + page + MORE + 1);
+  const first = Math.max(0, Math.min(top - MARGIN, count - page - 2 * MARGIN));
+  const last = Math.min(count, top + page + MARGIN + 1);
   const stop = Math.max(first, Math.min(cursor, last - 1));
   const scrolled = () => setTop(Math.floor((box.current?.scrollTop ?? 0) / high));
 
@@ -36,7 +36,7 @@ export function useLongList({ box, height, count, high, head = 0 }) {
     if (!wantsFocus.current) return;
     /** @type {HTMLElement | null | undefined} */
     const row = box.current?.querySelector(`[data-row="${cursor}"]`);
-    if (!row) return; // exists only after the next render
+    if (!row) return; // not in the document before the next render
     wantsFocus.current = false;
     row.focus({ preventScroll: true });
   });
@@ -49,14 +49,14 @@ export function useLongList({ box, height, count, high, head = 0 }) {
     setCursor(to);
     if (!scroller) return;
     const above = to * high;
-    const room = scroller.clientHeight - head;
+    const visibleHeight = scroller.clientHeight - head;
     if (above < scroller.scrollTop) scroller.scrollTop = above;
-    else if (above + high > scroller.scrollTop + room) scroller.scrollTop = above + high - room;
+    else if (above + high > scroller.scrollTop + visibleHeight) scroller.scrollTop = above + high - visibleHeight;
     scrolled();
   };
   /** @param {KeyboardEvent} event */
   const move = (event) => {
-    const ways = {
+    const targets = {
       ArrowUp: stop - 1,
       ArrowDown: stop + 1,
       PageUp: stop - page,
@@ -64,7 +64,7 @@ export function useLongList({ box, height, count, high, head = 0 }) {
       Home: 0,
       End: count - 1,
     };
-    const to = /** @type {Record<string, number>} */ (ways)[event.key];
+    const to = /** @type {Record<string, number>} */ (targets)[event.key];
     if (to === undefined) return;
     event.preventDefault();
     event.stopPropagation();

@@ -1,4 +1,4 @@
-// Sizes for layouts computed in numbers: of an element, of the window, of a pointer inside an element, and of a text
+// Measurements for computed layouts: of an element, of the window, of a pointer inside an element, and of a text
 // that must fit into a box.
 
 import { useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
@@ -11,7 +11,7 @@ export function pointIn(event, element) {
   return { x: (event.clientX - box.left) * scale, y: (event.clientY - box.top) * scale };
 }
 
-/** Return whether one region is shown at a time (css/layout.css). */
+/** Return whether the window shows one region at a time (css/layout.css). */
 export const isPhone = () => innerWidth < 720;
 
 /**
@@ -37,29 +37,29 @@ export function useBox() {
   return [ref, size];
 }
 
-const LEGIBLE = 9; // px; smaller letters are not legible
-const NARROWED = 0.8; // horizontal scaling that a canvas may apply before a text is omitted
+const MIN_SIZE = 9; // px; smaller letters are not legible
+const MIN_SCALING = 0.8; // minimum horizontal scaling of a text on a canvas
 
 /**
- * Return the size in px at which all of `text` fits into `width`, at most `largest`; null if that is not legible: a
- * truncated word could read as another word.
+ * Return the size in px at which the complete `text` fits into `width`, at most `largest`; null if that is not legible.
+ * A truncated word could read as another word.
  * @param {string} text
  * @param {number} width
  * @param {number} largest
  */
 export function fittedSize(text, width, largest) {
   const size = Math.min(largest, sizeIn(text, width));
-  return size >= LEGIBLE ? size : null;
+  return size >= MIN_SIZE ? size : null;
 }
 
 /**
- * Same for a canvas whose `fillText` also gets the width and may condense the letters a little.
+ * Return `fittedSize` for a canvas, whose `fillText` gets the width too and may condense the letters.
  * @param {string} text
  * @param {number} width
  * @param {number} largest
  */
 export function fittedOnCanvas(text, width, largest) {
-  return fittedSize(text, width, largest) ?? (sizeIn(text, width / NARROWED) >= LEGIBLE ? LEGIBLE : null);
+  return fittedSize(text, width, largest) ?? (sizeIn(text, width / MIN_SCALING) >= MIN_SIZE ? MIN_SIZE : null);
 }
 
 /** @param {string} text @param {number} width */

@@ -1,4 +1,4 @@
-// Loading progress of the server's model: its stages in order, as the server reports them.
+// Loading progress of the server's model: the stages that the server reports, in order.
 
 import { t } from "../i18n/words.js";
 import { loadingModel } from "../state/store.js";
@@ -8,13 +8,13 @@ import { html } from "./html.js";
  * Return the index of the model's current stage; -1 before the first.
  * @param {import("../core/wire.js").ModelStatus} now
  */
-const placeOf = ({ stage, stages }) => (stage ? stages.indexOf(stage) : -1);
+const stageIndex = ({ stage, stages }) => (stage ? stages.indexOf(stage) : -1);
 
 /** Return a sentence with the current stage and its progress; "" if nothing is loading. */
 export function loadingSentence() {
   const now = loadingModel.value;
   if (!now) return "";
-  const at = Math.max(0, placeOf(now));
+  const at = Math.max(0, stageIndex(now));
   const what = t(`model.${now.stages[at]}`);
   return t("model.loading", { name: now.name, i: at + 1, n: now.stages.length, what });
 }
@@ -23,7 +23,7 @@ export function loadingSentence() {
 export function ModelLoading() {
   const now = loadingModel.value;
   if (!now) return null;
-  const at = placeOf(now);
+  const at = stageIndex(now);
   return html`<span class="model-way" id="model-way" role="status">
     <b>${t("model.wait", { name: now.name })}</b>
     <ol>${now.stages.map((stage, i) => {

@@ -1,11 +1,11 @@
 // Plotly integration: loaded from this server with the first chart, under the page's strict Content Security Policy.
 //
 // The script is the one of the plotly package (app/page/plotly.py). It needs no eval for the traces drawn here, and it
-// sets styles through the CSSOM, which the policy allows; three of its habits would violate `style-src 'self'`:
-// - on startup it writes global rules into a <style>, unless a style sheet is marked as a replacement: the
+// sets styles through the CSSOM, which the policy allows. Three of its operations would violate `style-src 'self'`:
+// - on startup it writes global rules into a <style>, unless a style sheet is marked as their replacement: the
 //   <link id="plotly.js-style-global" class="no-inline-styles"> of charts.css in the page's head;
 // - its map module adds a <style> unless an element with its id exists: MAP_STYLE_ID;
-// - pseudo-HTML in texts (<b>, <sub>) becomes style attributes: texts here have none, and hovering uses
+// - pseudo-HTML in texts (<b>, <sub>) becomes style attributes: texts of this page have none, and hovering uses
 //   the page's own tooltip. The mode bar, which adds rules too, is off: the page has its own buttons.
 // The policy therefore needs no exception. A browser test fails if a release of Plotly breaks it.
 
@@ -19,7 +19,7 @@ const MAP_STYLE_ID = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc01
 let loading = null;
 
 /**
- * The part of Plotly's interface used here. Figures are Plotly's own plain values and not typed.
+ * Part of Plotly's interface that is used here. Figures are plain values and not typed.
  *
  * @typedef {{
  *   react: (element: Element, data: object[], layout: object, config: object) => Promise<unknown>,
@@ -70,7 +70,7 @@ export function baseLayout(width, height) {
   };
 }
 
-/** Return one axis in the page's hairlines. @param {string} title @param {Record<string, unknown>} [more] */
+/** Return an axis in the page's style. @param {string} title @param {Record<string, unknown>} [more] */
 export function axis(title, more = {}) {
   const palette = colours();
   return {

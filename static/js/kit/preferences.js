@@ -50,8 +50,7 @@ export function localStorageOrNull() {
   }
 }
 
-// Forced light theme for printing.
-
+/** Use the light theme for printing. */
 export function printLight() {
   addEventListener("beforeprint", () => paint("light"));
   addEventListener("afterprint", () => paint(settings.theme.value));

@@ -10,14 +10,14 @@ import { Select } from "./inputs.js";
 
 /**
  * @template {string} N
- * @typedef {{name: N, width: number}} Wide px
+ * @typedef {{name: N, width: number}} Wide column with its width in px
  */
 
 /** @param {readonly {width: number}[]} columns px */
 export const widthOf = (columns) => columns.reduce((sum, column) => sum + column.width, 0);
 
 /**
- * Return the columns that fit into `width` px; columns in `less` are dropped first, in its order.
+ * Return the columns that fit into `width` px; columns in `less` are dropped first, in that order.
  * @template {Wide<string>} C
  * @param {readonly C[]} columns
  * @param {number} width
@@ -30,27 +30,27 @@ export function fitting(columns, width, less) {
 }
 
 /**
- * Parse the order in a setting's text: a column name, descending with a leading minus.
+ * Parse an order in a setting: a column name, with a leading minus if descending.
  * @template {string} N
  * @param {string | null} text
  * @param {readonly N[]} names of columns
- * @returns {{column: N | "seq", down: boolean}} by default the original order
+ * @returns {{column: N | "seq", down: boolean}} the original order if none is set
  */
 export function orderOf(text, names) {
-  const wanted = text?.replace(/^-/, "");
-  const column = names.find((name) => name === wanted);
+  const requested = text?.replace(/^-/, "");
+  const column = names.find((name) => name === requested);
   return { column: column ?? "seq", down: Boolean(column && text?.startsWith("-")) };
 }
 
 /**
- * Return the setting after a press on a column's head: descending, then ascending, then the original order.
+ * Return the next setting after a press on a column's head: descending, then ascending, then the original order.
  * @param {string | null} text
  * @param {string} name
  * @param {boolean} [lettered] whether the column sorts alphabetically, ascending first
  */
 export function nextOrder(text, name, lettered = false) {
-  const ways = lettered ? [name, `-${name}`] : [`-${name}`, name];
-  return [...ways, null][(ways.indexOf(text ?? "") + 1) % 3];
+  const orders = lettered ? [name, `-${name}`] : [`-${name}`, name];
+  return [...orders, null][(orders.indexOf(text ?? "") + 1) % 3];
 }
 
 /**
@@ -76,7 +76,7 @@ export const Space = ({ rows, high }) =>
 
 const NAMES = /** @type {(keyof typeof ONLY)[]} */ (Object.keys(ONLY));
 
-/** @param {{rows: readonly {client: string | null}[]}} props all rows, shown or not */
+/** @param {{rows: readonly {client: string | null}[]}} props all rows, including hidden ones */
 export function RequestChoices({ rows }) {
   const clients = useMemo(() => clientsOf(rows), [rows]);
   return html`${

@@ -16,7 +16,7 @@ export function Sidebar({ id, label, close, children }) {
     /** @param {KeyboardEvent} event */
     const onEscape = (event) => {
       if (event.key !== "Escape") return;
-      event.stopPropagation(); // Escape closes one thing at a time: the selection stays
+      event.stopPropagation(); // Escape closes one thing at a time, not also the selection
       latest.current();
     };
     panel.current?.focus();

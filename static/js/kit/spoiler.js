@@ -1,4 +1,4 @@
-// Figure that answers a question: while the open lesson still has to ask that question, only its space is reserved.
+// Figure that answers a question of a lesson. It is hidden while the open lesson still has to ask that question.
 
 import { t } from "../i18n/words.js";
 import { isOpenQuestion } from "../state/lessons.js";

@@ -1,4 +1,4 @@
-// Token text for reading: control tokens and line ends are small and pale.
+// Token text for reading, with small, pale control tokens and line breaks.
 
 import { visible } from "../core/labels.js";
 import { html } from "./html.js";
@@ -7,7 +7,7 @@ import { html } from "./html.js";
 const SPECIAL = /(<\|[^<>|\s]+\|>|<\/?(?:s|pad|unk|bos|eos)>|\[(?:CLS|SEP|PAD|EOS|BOS|INST)\])/;
 const SPECIAL_OR_END = new RegExp(`${SPECIAL.source.slice(0, -1)}|\\n)`);
 
-/** Render on one line, with marks for line ends. @param {string} text */
+/** Render on one line, with marks for line breaks. @param {string} text */
 export const textLine = (text) => marked(text, SPECIAL_OR_END);
 
 /** Render with line breaks. @param {string} text */

@@ -57,10 +57,10 @@ function pattern(context, key, colour, mark) {
   c.lineWidth = 1;
   mark(c);
   // createPattern returns null only for an empty tile
-  const made = /** @type {CanvasPattern} */ (context.createPattern(tile, "repeat"));
-  made.setTransform(new DOMMatrix().scale(0.5, 0.5));
-  cache.set(key, made);
-  return made;
+  const created = /** @type {CanvasPattern} */ (context.createPattern(tile, "repeat"));
+  created.setTransform(new DOMMatrix().scale(0.5, 0.5));
+  cache.set(key, created);
+  return created;
 }
 
 /** @param {CanvasRenderingContext2D} c @param {number} x0 @param {number} y0 @param {number} x1 @param {number} y1 */

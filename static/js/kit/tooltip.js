@@ -1,13 +1,13 @@
-// The page's single tooltip and its triggers.
+// The page's tooltip, of which there is one, and its triggers.
 
 import { useEffect, useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
 import { signal } from "../../vendor/signals/signals.js";
 import { html } from "./html.js";
 
-/** @typedef {import("./html.js").Children[]} Lines content of a tooltip: texts or nodes; null and "" are left out */
+/** @typedef {import("./html.js").Children[]} Lines content of a tooltip: texts or nodes; null and "" are omitted */
 
-const EDGE = 8; // px kept free at the window's edges
-const LEAVING = 150; // ms for the pointer to move from the word to the tooltip
+const EDGE = 8; // px; margin to the window's edges
+const HIDE_DELAY = 150; // ms for the pointer to move from the element to the tooltip
 
 /**
  * Current tooltip, in page pixels; null if hidden. `of`: the explained element, if there is one.
@@ -17,29 +17,29 @@ const LEAVING = 150; // ms for the pointer to move from the word to the tooltip
 const tip = signal(null);
 
 /** @type {ReturnType<typeof setTimeout> | undefined} */
-let leaving; // the pointer has left the word and may be moving to the tooltip
+let hideTimer; // set while the pointer may be moving from the element to the tooltip
 
-/** @param {Element} element what the lines explain @param {Lines} lines */
+/** @param {Element} element explained element @param {Lines} lines */
 export function showTip(element, lines) {
   const box = element.getBoundingClientRect();
-  clearTimeout(leaving);
+  clearTimeout(hideTimer);
   tip.value = { x: box.left + box.width / 2, y: box.top, bottom: box.bottom, lines, of: element };
 }
 
 /** Show the lines beside the pointer. @param {number} x @param {number} y @param {Lines} lines */
 export function tipAt(x, y, lines) {
-  clearTimeout(leaving);
+  clearTimeout(hideTimer);
   tip.value = { x, y: y - 6, bottom: y + 14, lines, of: null };
 }
 
 export function hideTip() {
-  clearTimeout(leaving);
+  clearTimeout(hideTimer);
   tip.value = null;
 }
 
 const hideSoon = () => {
-  clearTimeout(leaving);
-  leaving = setTimeout(hideTip, LEAVING);
+  clearTimeout(hideTimer);
+  hideTimer = setTimeout(hideTip, HIDE_DELAY);
 };
 
 /**
@@ -50,7 +50,7 @@ export function tips(lines) {
   /** @param {Event} event */
   const show = (event) =>
     showTip(/** @type {Element} */ (event.currentTarget), typeof lines === "function" ? lines() : lines);
-  // Touch: the pointer leaves as soon as the finger is lifted, but the element is focused and keeps the tooltip until
+  // On touch, the pointer leaves as soon as the finger is lifted, but the focused element keeps the tooltip until
   // it loses the focus.
   return {
     onPointerEnter: show,
@@ -62,8 +62,8 @@ export function tips(lines) {
 }
 
 /**
- * The page's tooltip: above the explained element, else below, and inside the window. Escape and scrolling close it,
- * and so does a leaving pointer unless the word is focused: the tooltip may have moved away from the pointer.
+ * The page's tooltip, above the explained element, else below, and inside the window. Escape and scrolling close it,
+ * and so does a leaving pointer, unless the element is focused: the tooltip may have moved away from the pointer.
  */
 export function Tooltip() {
   const ref = useRef(/** @type {HTMLElement | null} */ (null));
@@ -80,17 +80,17 @@ export function Tooltip() {
   useEffect(() => {
     /** @param {KeyboardEvent} event */
     const onEscape = (event) => event.key === "Escape" && hideTip();
-    const scrolled = () => {
+    const onScroll = () => {
       const now = tip.peek();
       if (now?.of && now.of === document.activeElement)
-        showTip(now.of, now.lines); // the focused element was scrolled into view
+        showTip(now.of, now.lines); // the focused element was onScroll into view
       else hideTip();
     };
     document.addEventListener("keydown", onEscape);
-    document.addEventListener("scroll", scrolled, true);
+    document.addEventListener("scroll", onScroll, true);
     return () => {
       document.removeEventListener("keydown", onEscape);
-      document.removeEventListener("scroll", scrolled, true);
+      document.removeEventListener("scroll", onScroll, true);
     };
   }, []);
   return html`<div
@@ -99,7 +99,7 @@ export function Tooltip() {
     id="tooltip"
     hidden=${!shown}
     ref=${ref}
-    onPointerEnter=${() => clearTimeout(leaving)}
+    onPointerEnter=${() => clearTimeout(hideTimer)}
     onPointerLeave=${() => tip.peek()?.of !== document.activeElement && hideTip()}
   >
     ${shown?.lines.filter(Boolean).map((line) => html`<div>${line}</div>`)}

@@ -1,4 +1,4 @@
-// Painting of tracks: runs of cells of one kind, drawn alike in all views of a sequence over time.
+// Painting of tracks: runs of cells of one kind, in the same style in all views of a sequence over time.
 
 import { sequencePattern, wastePattern } from "./texture.js";
 

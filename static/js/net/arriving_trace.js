@@ -6,14 +6,14 @@ import { NoAnswer } from "./client.js";
 
 /** @typedef {ReturnType<typeof parseTrace>} Trace */
 
-const GROWTH = 1.5; // growth factor between two parses, so that total parsing time stays linear in the file's size
+const GROWTH = 1.5; // minimum growth between parses, which keeps the total parsing time linear in the file's size
 
 export class ArrivingTrace {
   #bytes = new Uint8Array(1 << 16);
   #size = 0;
   #isOver = false;
   #failure = ""; // reason for an incomplete download
-  /** @type {(() => void)[]} resolvers of callers that wait for more data */
+  /** @type {(() => void)[]} callbacks of callers that wait for more data */
   #waiting = [];
   /** @type {{trace: Trace, size: number} | null} result of the last parse */
   #parsed = null;
@@ -41,8 +41,8 @@ export class ArrivingTrace {
    */
   async upTo(count) {
     for (;;) {
-      const trace = this.#soFar();
-      if (trace && trace.records.length > count) return trace; // the next record has begun, so its arrays are complete
+      const trace = this.#parseArrived();
+      if (trace && trace.records.length > count) return trace; // the arrays of all records but the last are complete
       if (this.#isOver) break;
       await new Promise((done) => this.#waiting.push(() => done(null)));
     }
@@ -50,8 +50,8 @@ export class ArrivingTrace {
     return parseTrace(this.#bytes.subarray(0, this.#size));
   }
 
-  /** Return the trace parsed so far; null before its header has arrived. */
-  #soFar() {
+  /** Parse the bytes that have arrived; null before the header is complete. */
+  #parseArrived() {
     if (this.#size > GROWTH * (this.#parsed?.size ?? 0))
       try {
         this.#parsed = { trace: parseTrace(this.#bytes.subarray(0, this.#size)), size: this.#size };
@@ -67,13 +67,13 @@ export class ArrivingTrace {
     if (!answer.ok || !answer.body) throw new Error(`HTTP ${answer.status}`);
     const reader = answer.body.getReader();
     for (let part = await reader.read(); !part.done; part = await reader.read()) {
-      this.#put(part.value);
+      this.#append(part.value);
       this.#wake();
     }
   }
 
   /** @param {Uint8Array} part */
-  #put(part) {
+  #append(part) {
     const size = this.#size + part.byteLength;
     if (size > this.#bytes.byteLength) {
       const longer = new Uint8Array(2 * size); // parsed records are views into the old buffer

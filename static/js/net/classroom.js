@@ -1,4 +1,4 @@
-// Entering a class after each connect: as its presenter, with a secret stored in this browser, or with a seat, which
+// Entering a class after each connect: as its presenter with a secret stored in this browser, or with a seat that
 // the server identifies by a cookie.
 
 import { batch } from "../../vendor/signals/signals.js";
@@ -23,19 +23,17 @@ import { showFailure } from "./errors.js";
 
 /** @import {Client} from "./client.js" */
 
-/** storage key of the secrets of the classes this browser presents */
-
-const KEY = "kvtheater.class"; // in this browser's memory: the secret of each class that it presents
+const KEY = "kvtheater.class"; // in local storage: the secret of each class that this browser presents
 const MAX_SECRETS = 8; // classes
-const AGAIN = 1000; // ms until a busy server is retried, plus up to as much at random
-const FOR_GOOD = ["forbidden", "not_found", "refused"]; // errors that a retry does not change
+const RETRY_MS = 1000; // until a busy server is retried, plus a random time of up to as much
+const PERMANENT = ["forbidden", "not_found", "refused"]; // error codes that a retry does not change
 
-/** Secrets of a browser without storage, kept until the page is closed. @type {Record<string, string>} */
+/** Secrets for browsers without storage, until the page is closed. @type {Record<string, string>} */
 const secrets = {};
 
 /**
- * Enter the class of the address. Returns the run to follow there, or "" if nothing is on stage yet or the server is
- * away again.
+ * Enter the class of the address. Returns the run to follow there, or "" if the stage is empty or the server is
+ * unreachable again.
  * @param {Client} client
  * @param {string | null} own run that the page would follow outside a class
  * @returns {Promise<string | null>}
@@ -61,7 +59,7 @@ export async function runOfClass(client, own) {
       end();
       return own;
     }
-    // without a valid secret the page asks for a seat, and the errors of that are worded for followers
+    // without a valid secret the page requests a seat; the resulting error is worded for followers
     if (wasPresenter && error instanceof Refusal) toast(t("class.gone"), "error");
     else showFailure(error);
     leaveClass();
@@ -77,18 +75,18 @@ async function asPresenter(client, id) {
   const secret = secretOf(id);
   if (!secret) return false;
   try {
-    take(await retryUntilAccepted(() => client.ask("class_present", { id, secret, base: address() })));
+    startPresenting(await retryUntilAccepted(() => client.ask("class_present", { id, secret, base: address() })));
     return true;
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    if (error.code === "not_found") throw error; // this browser's other pages ask, too
-    keep(id, null);
+    if (error.code === "not_found") throw error; // the secret stays for this browser's other pages
+    storeSecret(id, null);
     return false;
   }
 }
 
 /**
- * Retry `ask` until it succeeds or can never succeed: a server with hundreds of reconnecting clients is busy for a
+ * Retry `ask` until it succeeds or fails permanently. A server with hundreds of reconnecting clients is busy for a
  * moment.
  * @template T
  * @param {() => Promise<T>} ask
@@ -99,15 +97,15 @@ async function retryUntilAccepted(ask) {
     try {
       return await ask();
     } catch (error) {
-      if (!(error instanceof Refusal) || FOR_GOOD.includes(error.code)) throw error;
-      await new Promise((resolve) => setTimeout(resolve, AGAIN * (1 + Math.random())));
+      if (!(error instanceof Refusal) || PERMANENT.includes(error.code)) throw error;
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS * (1 + Math.random())));
     }
 }
 
 /** Return whether this page has entered the class, which may be over. @param {string} id */
 const isIn = (id) => classState.peek()?.id === id && (ownSeat.peek() !== null || presenting.peek() !== null);
 
-/** Mark the class as over for this page: the server no longer knows it. */
+/** Mark the class as over for this page, as the server no longer has it. */
 export function end() {
   const now = classState.peek();
   if (!now) return;
@@ -117,7 +115,7 @@ export function end() {
   });
 }
 
-/** Leave the class at the user's request. A guest goes to the page where the code of a class is typed. */
+/** Leave the class at the user's request. A guest goes to the page for entering the code of a class. */
 export function exitClass() {
   if (isGuest.peek()) location.assign(new URL("j/", document.baseURI));
   else leaveClass();
@@ -135,7 +133,7 @@ export function leaveClass() {
 }
 
 /** Start presenting a class. @param {import("../core/wire.js").Presenting} now */
-export function take(now) {
+export function startPresenting(now) {
   batch(() => {
     forgotten.value = false;
     presenting.value = now;
@@ -176,7 +174,7 @@ function readSecrets() {
  * @param {string} id
  * @param {string | null} secret
  */
-export function keep(id, secret) {
+export function storeSecret(id, secret) {
   const { [id]: _, ...others } = readSecrets();
   delete secrets[id];
   if (secret) secrets[id] = secret;
@@ -184,6 +182,6 @@ export function keep(id, secret) {
   try {
     localStorage.setItem(KEY, JSON.stringify(Object.fromEntries(all)));
   } catch {
-    // falls back to `secrets`
+    // `secrets` has it
   }
 }

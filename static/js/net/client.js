@@ -1,4 +1,4 @@
-// Socket client: events as promises, reconnection, errors as sentences. See docs/reference/protocol.md.
+// Socket client: requests as promises, reconnection, and errors with a sentence. See docs/reference/protocol.md.
 
 import { refusalText } from "../i18n/language.js";
 import { isPolling } from "../state/store.js";
@@ -7,13 +7,13 @@ import { isPolling } from "../state/store.js";
 /** @import {Events, ServerEvents} from "../core/wire.js" */
 
 const ACK_TIMEOUT = 120_000; // ms; long enough for a long prefill on a slow machine
-const HANDSHAKE = 6000; // ms after which a transport is assumed to be blocked
+const HANDSHAKE_MS = 6000; // after which a transport is assumed to be blocked
 const ALL = ["websocket", "polling"];
 const POLLING = ["polling"];
-const MEMORY_KEY = "kvtheater.polling"; // per tab: another network may let WebSockets through
+const MEMORY_KEY = "kvtheater.polling"; // per tab, as another network may allow WebSockets
 
 /**
- * The server refused a request. `message` is a sentence in the page's language where the server has one; `objection`,
+ * Error for a request that the server refused. `message` is in the page's language if the server has it; `objection`,
  * if present, is a report of an engine guard.
  */
 export class Refusal extends Error {
@@ -25,21 +25,21 @@ export class Refusal extends Error {
   }
 }
 
-/** The connection was lost before a response. */
+/** Error for a connection that was lost before the response. */
 export class NoAnswer extends Error {}
 
 /**
- * The part of the socket's interface that this page uses.
+ * Part of the socket's interface that this page uses. `Client` checks the types of messages by their event.
  *
+ * @typedef {(lost: Error | null, answer?: any) => void} AnswerHandler
  * @typedef {{
  *   connected: boolean,
  *   on: (event: string, handler: (...args: any[]) => void) => void,
- * timeout: (ms: number) => {emit: (event: string, body: unknown, told: (lost: Error | null, answer?: any) => void) =>
- * void},
+ *   timeout: (ms: number) => {emit: (event: string, body: unknown, onAnswer: AnswerHandler) => void},
  *   disconnect: () => void,
  *   id?: string,
  *   io: {opts: {transports: string[]}, engine: {transport: {name: string}}},
- * }} Socket `any`: what an event brings is known by its name alone
+ * }} Socket
  */
 
 /**
@@ -52,13 +52,13 @@ export class NoAnswer extends Error {}
 export class Client {
   /** @param {Handlers} handlers */
   constructor({ connect, disconnect, barred = () => {}, ...handlers }) {
-    const { io } = /** @type {{io?: any}} */ (globalThis); // its client is a script without types
+    const { io } = /** @type {{io?: any}} */ (globalThis); // the socket.io client is a script without types
     /** @type {Socket} */
     const socket = io({
       path: new URL("socket.io", document.baseURI).pathname,
-      transports: polledBefore() ? POLLING : ALL,
+      transports: hasPolled() ? POLLING : ALL,
       tryAllTransports: true,
-      timeout: HANDSHAKE,
+      timeout: HANDSHAKE_MS,
       reconnectionDelay: 300,
       reconnectionDelayMax: 3000,
     });
@@ -77,7 +77,7 @@ export class Client {
     });
     for (const [event, handle] of Object.entries(handlers))
       this.socket.on(event, (message, acknowledge) => {
-        acknowledge?.(); // sent for `records`, not for every batch
+        acknowledge?.(); // the server requests this for some messages
         handle(message);
       });
   }
@@ -86,12 +86,12 @@ export class Client {
     return this.socket.connected;
   }
 
-  /** Id of the connection: another one after each connect. */
+  /** Id of the connection, which changes with each connect. */
   get id() {
     return this.socket.id;
   }
 
-  /** Close the connection for good. */
+  /** Close the connection permanently. */
   disconnect() {
     this.socket.disconnect();
   }
@@ -122,13 +122,13 @@ export class Client {
 }
 
 /**
- * Return whether the server responds but knows neither a token nor a pass of this browser. Only polling can read that
+ * Return whether the server accepts neither a token nor a pass of this browser. Only polling can read that
  * response.
  * @param {Error & {context?: {responseText?: string}}} error
  */
 const isBarred = ({ context }) => Boolean(context?.responseText?.includes('"token_required"'));
 
-function polledBefore() {
+function hasPolled() {
   try {
     return globalThis.sessionStorage?.getItem(MEMORY_KEY) === "yes";
   } catch {

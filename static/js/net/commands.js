@@ -1,4 +1,4 @@
-// Commands that the page sends for the run it follows.
+// Commands that the page sends for the followed run.
 
 import { shownRun } from "../state/run.js";
 import { wantedSampling } from "../state/run_settings.js";
@@ -11,16 +11,13 @@ import { session } from "./session.js";
 
 /** @typedef {Exclude<keyof Events, "create" | "join" | "tokenize" | `bench_${string}`>} Command */
 
-const LONG = 30 * 60_000; // ms; replaying a run takes as long as the run did
-const FOCUS_DELAY = 250; // ms after the last choice of a layer
+const FORK_TIMEOUT = 30 * 60_000; // ms; replaying a run takes as long as the run did
+const FOCUS_DELAY = 250; // ms without another choice of a layer
 
 /** Commands that change a run for all its viewers. @type {readonly string[]} */
 const DRIVING = ["submit", "step", "prefill", "run", "abort", "reset", "configure"];
 
-/**
- * Return whether the followed run was shared by another browser; a run on a class's stage belongs to the class.
- * @param {string} theater
- */
+/** Return whether another browser created the run. On a class's stage, the class owns it. @param {string} theater */
 export const isForeign = (theater) => !settings.class.peek() && !createdSessions.peek().includes(theater);
 
 /**
@@ -28,8 +25,8 @@ export const isForeign = (theater) => !settings.class.peek() && !createdSessions
  * @template {Command} E
  * @param {E} event
  * @param {Partial<Events[E]["request"]>} [body]
- * @param {(error: unknown) => void} [refused] gets the error, which is also shown as a toast
- * @returns {Promise<Events[E]["answer"] | null>} null if the command was refused or the user is asked first
+ * @param {(error: unknown) => void} [refused] gets the error, which is also displayed
+ * @returns {Promise<Events[E]["answer"] | null>} null if the command was refused or the user must confirm it
  */
 export async function command(event, body = {}, refused = () => {}) {
   const { client, run } = session;
@@ -42,12 +39,12 @@ export async function command(event, body = {}, refused = () => {}) {
   const resets = event === "reset" || event === "configure";
   if (resets) run.resetting += 1;
   try {
-    const answer = await whileBusy(() => client.ask(event, message, event === "fork" ? { timeout: LONG } : {}));
+    const answer = await whileBusy(() => client.ask(event, message, event === "fork" ? { timeout: FORK_TIMEOUT } : {}));
     if (event === "fork" && "theater" in answer) rememberSession(String(answer.theater));
     if ("epoch" in answer && resets) run.ownEpoch = answer.epoch;
     return answer;
   } catch (error) {
-    session.complain(error, client);
+    session.reportFailure(error, client);
     refused(error);
     return null;
   } finally {
@@ -55,17 +52,17 @@ export async function command(event, body = {}, refused = () => {}) {
   }
 }
 
-/** Submit prompts, all or none. @param {{text: string, after_steps?: number}[]} wanted */
-export function submit(wanted) {
+/** Submit prompts, all or none. @param {{text: string, after_steps?: number}[]} drafts */
+export function submit(drafts) {
   const priority = settings.priority.value;
-  const prompts = wanted.map((prompt) => (priority ? { ...prompt, priority } : prompt));
+  const prompts = drafts.map((prompt) => (priority ? { ...prompt, priority } : prompt));
   return command("submit", { prompts, sampling: wantedSampling() });
 }
 
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 let focusTimer;
 
-/** Set the layer that captures prefer while their byte budget is short. @param {number} layer */
+/** Set the layer that is captured first when the byte budget is limited. @param {number} layer */
 export function focusOn(layer) {
   clearTimeout(focusTimer);
   focusTimer = setTimeout(async () => {
@@ -76,12 +73,12 @@ export function focusOn(layer) {
     try {
       await client.ask("focus", { theater: run.theater, layers, heads: null });
     } catch {
-      run.focused = null; // captures are slightly less complete, nothing else
+      run.focused = null; // only captures may be less complete
     }
   }, FOCUS_DELAY);
 }
 
-/** Return whether the server can tokenize for the shown run, that is, has its model. @returns {boolean} */
+/** Return whether the server has the shown run's model and can tokenize for it. @returns {boolean} */
 export function canTokenize() {
   const { header } = log.value ?? {};
   if (!header || !["live", "replay"].includes(connection.value) || !session.client?.connected) return false;
@@ -91,7 +88,7 @@ export function canTokenize() {
 }
 
 /**
- * Tokenize `text` for the shown run's model, or else the server's first. Returns null if the server does not respond.
+ * Tokenize `text` for the shown run's model, else for the server's first. Returns null if the server does not respond.
  * @param {string} text
  * @returns {Promise<Tokenized | null>}
  */
@@ -107,8 +104,8 @@ export async function tokensOf(text) {
 }
 
 /**
- * Ask the run's model: `recompute` for the residual stream of one position in one layer, `projection` for the weights
- * of one head's query, key or value. Returns the server's sentence if refused.
+ * Query the run's model: `recompute` for the residual stream of one position in one layer, `projection` for the weights
+ * of one head's query, key or value. Returns the error message if refused.
  * @template {"recompute" | "projection"} E
  * @param {E} event
  * @param {Omit<Events[E]["request"], "theater">} message
@@ -125,21 +122,21 @@ export async function askModel(event, message) {
 }
 
 /**
- * Fetch one layer's arrays of a record of the followed run, or all layers (null), once; the views redraw when they
- * arrive. Arrays of other runs come with their records or not at all.
+ * Fetch one layer's arrays of a record of the followed run, or all layers (null), once. Views are repainted when they
+ * arrive. Arrays of other runs are sent with their records or not at all.
  * @param {number} index
  * @param {number | null} layer
  */
-export async function wantLayer(index, layer) {
-  if (ownIsShown.peek()) await session.run?.want(index, layer);
+export async function requestLayer(index, layer) {
+  if (ownIsShown.peek()) await session.run?.requestArrays(index, layer);
 }
 
 /**
- * Return the server address of `what` for the shown run; null if the run is not on the server.
- * @param {"trace" | "export.html" | "query" | "what_if" | "survey/classes"} what the log so far, a page with it, or
+ * Return the server address of `resource` for the shown run; null if the run is not on the server.
+ * @param {"trace" | "export.html" | "query" | "what_if" | "survey/classes"} resource the log so far, a page with it, or
  * an endpoint that answers queries on it
  */
-export function runAddress(what) {
+export function runAddress(resource) {
   const theater = ownIsShown.value ? session.run?.theater : shownRun.value.theater.value;
-  return theater ? `api/theaters/${theater}/${what}` : null;
+  return theater ? `api/theaters/${theater}/${resource}` : null;
 }

@@ -1,4 +1,4 @@
-// Errors shown as toasts, and reasons for having no run to follow, as keys of the page's words.
+// Errors displayed as toasts, and reasons why there is no run to follow, as keys of texts.
 
 import { t } from "../i18n/words.js";
 import { toast } from "../state/store.js";
@@ -7,7 +7,7 @@ import { NoAnswer, Refusal } from "./client.js";
 /** @typedef {import("../core/wire.js").Status["objection"]} Objection */
 
 /**
- * Show the server's sentence, or a guard's objection in the page's language.
+ * Display the server's message, or a guard's objection in the page's language.
  * @param {string} message
  * @param {Objection} objection
  */
@@ -16,7 +16,7 @@ export async function showError(message, objection) {
   toast(words && objection ? words.stepFailed(objection) : message, "error");
 }
 
-/** Show why a request failed; rethrow errors that do not come from the server. @param {unknown} error */
+/** Display why a request failed. Rethrows other errors. @param {unknown} error */
 export function showFailure(error) {
   if (error instanceof NoAnswer) toast(t("error.no_answer"), "error");
   else if (error instanceof Refusal && error.code === "loading") toast(t("connection.not_yet"), "error");
@@ -45,5 +45,5 @@ export const closedReason = ({ cause, detail }) => ({ key: `closed.${cause}`, va
 /** Return the reason of a refused request. @param {{message: string}} refusal @returns {Reason} */
 export const refusedReason = ({ message }) => ({ key: "closed.refused", values: { text: message } });
 
-/** Return whether the server does not know the run. @param {unknown} error */
+/** Return whether an error says that the server does not have the run. @param {unknown} error */
 export const isUnknown = (error) => error instanceof Refusal && error.code === "unknown_theater";

@@ -1,5 +1,5 @@
-// Facts about the server: its models and their loading status, its defaults and scenes, and its recordings if it has no
-// model.
+// Facts about the server: its models and their loading status, its defaults and scenes, and its first recording if it
+// has no model.
 
 import { adoptConfig, adoptLayout, differing } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
@@ -9,39 +9,40 @@ import { showFailure } from "./errors.js";
 
 /** @typedef {import("../core/wire.js").Answers["/api/model"]} Facts */
 
-const AGAIN = 500; // ms until the facts of a model other than the first are requested again
+const RETRY_MS = 500; // until the facts of a loading model are requested again
 
 let pending = Promise.resolve();
 
-/** Request the facts. The page also works without them, with its own presets. */
+/** Request the facts. Without them, the page uses its own presets. */
 export function askForFacts() {
   pending = pending.then(fetchFacts);
   return pending;
 }
 
-/** Return a promise that resolves when the request for the facts has finished, with or without success. */
+/** Return a promise that resolves when the request for the facts has succeeded or failed. */
 export const answeredFacts = () => pending;
 
 async function fetchFacts() {
-  const wanted = settings.model.peek();
+  const model = settings.model.peek();
   try {
-    adoptFacts(await factsOf(wanted));
+    adoptFacts(await factsOf(model));
   } catch (error) {
-    if (!wanted || !(error instanceof Refusal)) return; // not loaded yet
+    if (!model || !(error instanceof Refusal)) return; // not loaded yet
     if (error.code === "loading") {
-      await new Promise((resolve) => setTimeout(resolve, AGAIN));
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
       return fetchFacts();
     }
-    showFailure(error); // for example a model of another server's link: fall back to the first
+    showFailure(error); // such as a model in another server's link: use the first instead
     settings.model.value = null;
     return fetchFacts();
   }
-  // the server's own settings are known now, so the link need not repeat them
+  // with the server's defaults known, the link need not repeat them
   if (connection.value === "live" && own.log.value && !differing().length) adoptConfig(own.log.value.header.engine);
 }
 
 /**
- * Fetch the facts of a model; null: of the first. Throws Refusal with the server's reason if the model is unavailable.
+ * Fetch the facts of a model, or with null of the first. Throws Refusal with the server's reason if the model is
+ * unavailable.
  * @param {string | null} name
  * @returns {Promise<Facts>}
  */
@@ -52,7 +53,7 @@ export async function factsOf(name) {
   return body;
 }
 
-/** Adopt the settings of a new run that depend on the model. @param {Facts} facts */
+/** Store a model's facts and adopt its settings for a new run. @param {Facts} facts */
 export function adoptFacts(facts) {
   modelFacts.value = facts;
   adoptLayout(facts.options.tables.engine ?? []);
@@ -60,7 +61,7 @@ export function adoptFacts(facts) {
 
 // ── Loading status ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-let connections = 0; // number of lost connections
+let numLost = 0; // lost numLost
 let updates = Promise.resolve();
 
 /**
@@ -72,17 +73,17 @@ export function receiveModel(message) {
   const others = Object.values(models.peek()).filter((one) => one.place !== "first" || message.place !== "first");
   models.value = Object.fromEntries([...others, message].map((one) => [one.name, one]));
   if (message.place !== "first") return;
-  const during = connections;
+  const before = numLost;
   updates = updates.then(async () => {
     if (message.state === "ready") await pending;
     if (message.state === "ready" && !modelFacts.peek()) await askForFacts();
-    if (during === connections) serverModel.value = message;
+    if (before === numLost) serverModel.value = message;
   });
 }
 
-/** Handle a lost connection. The reason of a failed load is kept: the server exits for that. */
+/** Handle a lost connection. A failed status stays, as the server exits after a failed load. */
 export function forgetModel() {
-  connections += 1;
+  numLost += 1;
   models.value = {}; // the server may return with other models
   if (serverModel.peek()?.state !== "failed") serverModel.value = null;
 }

@@ -1,4 +1,4 @@
-// The session or recording that the page follows: messages of the server extend its log, and its arrays are fetched.
+// Session or recording that the page follows. Messages of the server extend its log, and its arrays are fetched.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { asBytes, decodeAs } from "../core/codec.js";
@@ -17,37 +17,37 @@ import { LayerFetcher } from "./layers.js";
 
 /** @typedef {Pick<Records, "first" | "records" | "captures">} Batch */
 
-const MAX_MORE = 1.25; // times the length limit of a log, tolerated while its index is built
+const MAX_GROWTH = 1.25; // of a log that is too long, while its index is built
 
 /**
- * Status of a session that is being replayed for this page; null if none is.
+ * Status of a fork that is being replayed for this page; null if there is none.
  * @type {import("../../vendor/signals/signals.js").Signal<Status | null>}
  */
 export const forking = signal(null);
 
 /**
- * Return whether an id names a recording or a monitored server: both are joined like a session, read-only.
+ * Return whether an id names a recording or a monitored server. Both are joined like a session, but are read-only.
  * @param {string | null} id
  */
 export const isRecording = (id) => Boolean(id?.startsWith("rec-") || id === ATTACHED);
 
-/** Id of the monitored server's run: it grows, and cannot be changed from here. */
+/** Id of the monitored server's run, which grows and cannot be changed by the page. */
 export const ATTACHED = "attached";
 
 /** Reset selection and choices before another log is shown: ids and blocks have a different meaning there. */
 export function leaveLog() {
-  if (store.own.log.value) settings.seq.value = null; // the first log is shown as the address requests
+  if (store.own.log.value) settings.seq.value = null; // the address determines how the first log is shown
   store.selected.value = store.hovered.value = null;
 }
 
 export class FollowedRun {
-  /** Number of resets that this page requested and that are not acknowledged yet. */
+  /** Number of resets requested by this page that are not acknowledged. */
   resetting = 0;
-  /** Epoch started by the last of them. @type {number | null} */
+  /** Epoch that the last of them started. @type {number | null} */
   ownEpoch = null;
   /** Layers last sent to the server as preferred for captures. @type {number[] | null} */
   focused = null;
-  #broken = false; // its log is invalid from here on
+  #broken = false; // whether further records cannot be appended
   /** @type {LayerFetcher | null} */
   #layers = null;
 
@@ -62,8 +62,8 @@ export class FollowedRun {
   }
 
   /**
-   * Start a new epoch with an empty log. The first epoch is shown as the address requests, later ones at their newest
-   * record.
+   * Start a new epoch with an empty log. The address determines how the first epoch is shown; later ones follow the
+   * newest record.
    * @param {{epoch: number, header: Uint8Array, num_records: number, large?: boolean}} answer
    */
   begin({ epoch, header, num_records, large = false }) {
@@ -111,8 +111,8 @@ export class FollowedRun {
    * @param {number} index
    * @param {number | null} layer
    */
-  async want(index, layer) {
-    await this.#layers?.want(index, layer);
+  async requestArrays(index, layer) {
+    await this.#layers?.request(index, layer);
   }
 
   /** @param {Status} message */
@@ -130,42 +130,42 @@ export class FollowedRun {
   /** @param {import("../core/wire.js").Reset} message */
   onReset(message) {
     if (message.theater !== this.theater || message.epoch === this.epoch) return;
-    const mine = this.resetting > 0 || message.epoch === this.ownEpoch;
+    const isOwn = this.resetting > 0 || message.epoch === this.ownEpoch;
     const nextTrace = store.status.value?.mode === "recording"; // a benchmark's next trace is not a reset
-    if (!mine) settings.scene.value = null;
-    const isLed = classState.peek()?.theater === this.theater; // a class expects its lesson to begin new runs
-    if (!mine && !nextTrace && !isLed) store.toast(t("connection.reset_by_other"));
+    if (!isOwn) settings.scene.value = null;
+    const isLed = classState.peek()?.theater === this.theater; // a lesson of a class may start new runs
+    if (!isOwn && !nextTrace && !isLed) store.toast(t("connection.reset_by_other"));
     this.begin(message);
   }
 
   /**
-   * Handle a log that has become longer than a page loads. The page keeps appending, within a limit, until the server's
-   * index covers the loaded records, so the page stays responsive meanwhile.
+   * Handle a log that has become too long for a page. The page continues to append, within a limit, until the server's
+   * index covers the loaded records.
    * @param {import("../core/wire.js").Large} message
-   * @param {(known: {theater: string, from: number, epoch: number}) => Promise<void>} joinAgain
+   * @param {(known: {theater: string, from: number, epoch: number}) => Promise<void>} rejoin
    */
-  async onLarge({ theater, epoch }, joinAgain) {
+  async onLarge({ theater, epoch }, rejoin) {
     const log = store.own.log.peek();
     if (!log || theater !== this.theater || epoch !== this.epoch) return;
     const count = log.length;
-    const isHere = () => store.own.log.peek() === log;
+    const isCurrent = () => store.own.log.peek() === log;
     const { indexReaches } = await import("./log_index.js");
-    await indexReaches(theater, count, () => isHere() && log.length < MAX_MORE * count);
-    // a client that lost its connection rejoins that way on reconnect; a missing run is reported by the server
-    if (isHere()) await joinAgain({ theater, from: log.length, epoch }).catch(() => {});
+    await indexReaches(theater, count, () => isCurrent() && log.length < MAX_GROWTH * count);
+    // after a lost connection, the reconnect does this; the server reports a missing run
+    if (isCurrent()) await rejoin({ theater, from: log.length, epoch }).catch(() => {});
   }
 
   /**
-   * Switch to windows of a log that has become too long to load: release the log as soon as the server can answer
-   * queries for all loaded records. The record on view and the selection are kept.
+   * Switch to windows of a log that has become too long to load. Releases the log as soon as the server can answer
+   * queries for all loaded records. The displayed record and the selection stay.
    */
   async turnToWindows() {
     const { log, large, numRecords } = store.own;
     const before = log.peek();
-    if (!before) return; // it was too long before
+    if (!before) return; // it has been too long from the start
     const { indexReaches } = await import("./log_index.js");
     await indexReaches(this.theater, before.length, () => log.peek() === before);
-    if (log.peek() !== before) return; // replaced by another run or file meanwhile
+    if (log.peek() !== before) return; // replaced by another run or file
     this.#layers = null;
     batch(() => {
       large.value = { theater: this.theater, header: before.header };
@@ -190,14 +190,14 @@ export class FollowedRun {
       const { message: reason } = /** @type {Error} */ (error);
       store.toast(t(this.isRecording ? "error.recording" : "error.log", { reason }), "error");
       if (!this.isRecording) return false;
-      this.#broken = true; // the file is damaged and a reload would not help; the records before the damage are valid
+      this.#broken = true; // a reload would not repair a damaged file; the records before the damage are valid
     }
     store.own.numRecords.value = log.length;
     return true;
   }
 }
 
-/** Append a batch to the page's own log, which has no other writer. @param {Batch} batch */
+/** Append a batch to the page's own log, if nothing else extends it. @param {Batch} batch */
 export function extendOwn(batch) {
   const log = store.own.log.value;
   if (!log) return;
@@ -211,6 +211,6 @@ function append(log, { first, records, captures }) {
     const index = first + i;
     const captured = captures?.[i];
     if (index === log.length) log.append(asBytes(bytes), captured ? asBytes(captured) : null);
-    else if (index > log.length) throw new Error(`record ${index} came where ${log.length} belongs`);
+    else if (index > log.length) throw new Error(`record ${index} received, expected ${log.length}`);
   });
 }

@@ -1,4 +1,4 @@
-// State machine of what the page follows; the only place that changes state. Sends no requests.
+// State machine of the followed run. All changes of the state happen here; it sends no requests.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { asBytes } from "../core/codec.js";
@@ -13,23 +13,23 @@ import { FollowedRun, leaveLog } from "./followed_run.js";
 /**
  * - `idle`: the page has just started
  * - `connecting`: waiting for the server's first response
- * - `offline`: the server is unreachable, and nothing was followed yet
+ * - `offline`: the server is unreachable, and nothing has been followed
  * - `live`: a session is followed
  * - `lost`: a session is followed, and the server is unreachable; its log continues when the server is back
- * - `recording`: a recording of the server is shown; the server may be unreachable meanwhile
- * - `file`: a log without a server: a file's, or that of a deleted recording
- * - `gone`: the run is lost, or there was none; the loaded log stays readable
+ * - `recording`: a recording of the server is shown; the server may be unreachable
+ * - `file`: the log of a file or of a deleted recording is shown
+ * - `gone`: the run has ended, or there was none; the loaded log stays readable
  *
  * @typedef {"idle" | "connecting" | "offline" | "live" | "lost" | "recording" | "file" | "gone"} SessionState
  */
 
 /**
  * - `connect`: a connection is opened, and nothing is followed
- * - `follow`: a response that starts or continues a session
+ * - `follow`: a response starts or continues a session
  * - `replay`: the same with a recording
  * - `drop`: the connection is lost
- * - `lose`: the server does not know the run, or has none
- * - `show`: a file replaces what was shown
+ * - `lose`: the server does not have the run, or has none
+ * - `show`: a file replaces the shown log
  * - `keep`: the shown file has become a recording of the server
  * - `remove`: the shown recording was deleted
  * - `reread`: the log contradicts itself and is reloaded
@@ -38,8 +38,8 @@ import { FollowedRun, leaveLog } from "./followed_run.js";
  */
 
 /**
- * Next state by state and event. Events that a state does not list leave it unchanged: a recording stays readable while
- * the server is away.
+ * Next state by state and event. Other events leave a state unchanged: a recording stays readable while
+ * the server is unreachable.
  * @type {Record<SessionState, Partial<Record<SessionEvent, SessionState>>>}
  */
 export const TRANSITIONS = {
@@ -54,7 +54,7 @@ export const TRANSITIONS = {
 };
 
 /**
- * Connection state shown for each session state; most views treat a file and a recording alike.
+ * Displayed connection for each session state. Most views do not distinguish a file and a recording.
  * @type {Record<SessionState, import("../state/store.js").Connection>}
  */
 export const SHOWN_AS = {
@@ -88,14 +88,14 @@ export class Following {
     return this.#run;
   }
 
-  /** @param {SessionEvent} event @param {FollowedRun | null} run run to follow from now on */
+  /** @param {SessionEvent} event @param {FollowedRun | null} run next followed run */
   #go(event, run) {
     this.#run = run;
     this.#state = TRANSITIONS[this.#state][event] ?? this.#state;
     store.connection.value = SHOWN_AS[this.#state];
   }
 
-  /** Enter the state of a connection that follows nothing yet. */
+  /** Handle a new connection that follows nothing. */
   connect() {
     batch(() => {
       if (this.#state !== "idle") this.#clear();
@@ -111,27 +111,27 @@ export class Following {
   /** Handle a join response, which starts a run or continues the followed one. @param {Joined} answer */
   enter(answer) {
     const before = this.#run;
-    const same = before?.theater === answer.theater && before.epoch === answer.epoch;
-    const run = same ? before : new FollowedRun(answer.theater, answer.epoch);
+    const isSame = before?.theater === answer.theater && before.epoch === answer.epoch;
+    const run = isSame ? before : new FollowedRun(answer.theater, answer.epoch);
     batch(() => {
       settings.recording.value = run.isRecording ? run.theater : null;
-      // the first run uses the scene of the link
+      // the first run keeps the scene of the link
       if (store.own.log.value && before?.theater !== run.theater) settings.scene.value = null;
       if (!run.isRecording) settings.theater.value = run.theater;
       this.problem.value = null;
       this.#go(run.isRecording ? "replay" : "follow", run);
       store.status.value = answer.status;
-      store.captureVersion.value += 1; // retries arrays that could not be fetched
+      store.captureVersion.value += 1; // makes views request missing arrays again
       run.focused = null;
-      if (same) return void (answer.large && run.turnToWindows()); // the log has become long
+      if (isSame) return void (answer.large && run.turnToWindows()); // the log has become long
       run.begin(answer);
-      if (run.isRecording) store.toast(answer.status.error, "error"); // position at which a damaged file ends
+      if (run.isRecording) store.toast(answer.status.error, "error"); // says where a damaged file ends
     });
   }
 
-  /** Handle the response to a repeated join of the followed run. @param {Joined} answer */
-  enterAgain = (answer) => {
-    if (answer.theater === this.#run?.theater) this.enter(answer); // otherwise it was left meanwhile
+  /** Handle the response to rejoining the followed run. @param {Joined} answer */
+  reenter = (answer) => {
+    if (answer.theater === this.#run?.theater) this.enter(answer); // otherwise the page follows another run
   };
 
   /** Clear a log that contradicts itself, before it is reloaded. */
@@ -140,10 +140,7 @@ export class Following {
     this.#go("reread", null);
   }
 
-  /**
-   * Mark the run as gone: the loaded log stays readable, and another run can be started.
-   * @param {Reason | null} [why]
-   */
+  /** Mark the run as gone. The loaded log stays readable; another run can be started. @param {Reason | null} [why] */
   lose(why = null) {
     settings.recording.value = null;
     if (store.own.log.value) store.own.log.value.fetchable = false;
@@ -154,12 +151,12 @@ export class Following {
     });
   }
 
-  /** Handle the deletion of the followed recording: its log stays until another one arrives. */
+  /** Handle the deletion of the followed recording. Its log stays until another one arrives. */
   remove() {
     this.#go("remove", null);
   }
 
-  /** Show a file's log in place of the current one. @param {import("../core/log.js").TraceLog} log */
+  /** Show a file's log instead of the current one. @param {import("../core/log.js").TraceLog} log */
   show(log) {
     batch(() => {
       leaveLog();
@@ -171,8 +168,8 @@ export class Following {
     });
   }
 
-  /** Show an empty log in place of the current one. @param {Uint8Array} header */
-  lay(header) {
+  /** Show an empty log instead of the current one. @param {Uint8Array} header */
+  showEmpty(header) {
     batch(() => {
       store.backToLive();
       settings.recording.value = null;
@@ -186,7 +183,7 @@ export class Following {
     this.#go("keep", new FollowedRun(id, 0));
   }
 
-  /** Clear what is shown if a file had replaced the run. */
+  /** Clear the shown log. */
   #clear() {
     store.backToLive();
     store.own.log.value = store.own.large.value = null;

@@ -5,19 +5,19 @@ import { decode } from "../core/codec.js";
 
 /** @import {TraceLog} from "../core/log.js" */
 
-const MAX = 64; // records per request
-const PAUSE = 1000; // ms until a failed fetch may be retried
+const MAX_RECORDS = 64; // per request
+const RETRY_MS = 1000; // until a failed request may be repeated
 
 /**
- * Fetcher for one log. `address(layer, records)` returns the URL, with all layers of one record if `layer` is null;
+ * Fetcher for one log. `address(layer, records)` returns the URL, for all layers of one record if `layer` is null;
  * `onFetch(±1)` and `arrived()` are called on requests and responses.
  */
 export class LayerFetcher {
-  /** @type {Set<string>} `${index}/${layer}` that are waited for */
+  /** @type {Set<string>} `${index}/${layer}` of pending requests */
   #requested = new Set();
-  /** @type {Map<number | null, number[]>} layer -> record indices, for the next round; null: all layers */
+  /** @type {Map<number | null, number[]>} layer (null: all) -> record indices for the next round */
   #waiting = new Map();
-  /** @type {Promise<void> | null} round that is being collected */
+  /** @type {Promise<void> | null} next round, while requests for it are collected */
   #round = null;
 
   /**
@@ -45,14 +45,14 @@ export class LayerFetcher {
    * @param {number | null} layer
    * @returns {Promise<void>}
    */
-  want(index, layer) {
+  request(index, layer) {
     const key = `${index}/${layer}`;
     const isMissing = this.#layers(layer).some((one) => this.log.captureMissing(index, one));
     if (!isMissing || this.#requested.has(key) || this.#requested.has(`${index}/null`))
       return this.#round ?? Promise.resolve();
     this.#requested.add(key);
     this.#waiting.set(layer, [...(this.#waiting.get(layer) ?? []), index]);
-    this.#round ??= new Promise((done) => void setTimeout(done)).then(() => this.#go());
+    this.#round ??= new Promise((done) => void setTimeout(done)).then(() => this.#fetchRound());
     return this.#round;
   }
 
@@ -61,37 +61,37 @@ export class LayerFetcher {
     return layer === null ? Array.from({ length: this.log.header.model.num_layers }, (_, i) => i) : [layer];
   }
 
-  async #go() {
-    const wanted = [...this.#waiting];
+  async #fetchRound() {
+    const batches = [...this.#waiting];
     this.#waiting.clear();
     this.#round = null;
-    for (const [layer, indices] of wanted) {
-      const most = layer === null ? 1 : MAX;
-      for (let at = 0; at < indices.length; at += most) await this.#ask(layer, indices.slice(at, at + most));
+    for (const [layer, indices] of batches) {
+      const max = layer === null ? 1 : MAX_RECORDS;
+      for (let at = 0; at < indices.length; at += max) await this.#ask(layer, indices.slice(at, at + max));
     }
   }
 
   /** @param {number | null} layer @param {number[]} indices */
   async #ask(layer, indices) {
     this.onFetch(1);
-    const forget = () => indices.forEach((index) => this.#requested.delete(`${index}/${layer}`));
+    const forgetRequests = () => indices.forEach((index) => this.#requested.delete(`${index}/${layer}`));
     try {
       const answer = await this.fetch(this.address(layer, indices));
-      if (layer === null && answer.status === 404) this.#gone(indices[0]);
+      if (layer === null && answer.status === 404) this.#markMissing(indices[0]);
       else if (!answer.ok) throw new Error(String(answer.status));
       else if (layer === null) this.log.addCapture(indices[0], new Uint8Array(await answer.arrayBuffer()));
-      else this.#take(layer, new Uint8Array(await answer.arrayBuffer()));
-      forget(); // requested again after an eviction from the log or a partial response
+      else this.#store(layer, new Uint8Array(await answer.arrayBuffer()));
+      forgetRequests(); // may be requested again after an eviction from the log or a partial response
       this.arrived();
     } catch {
-      setTimeout(() => (forget(), this.arrived()), PAUSE); // requested again by a panel that still shows them
+      setTimeout(() => (forgetRequests(), this.arrived()), RETRY_MS); // panels request them again
     } finally {
       this.onFetch(-1);
     }
   }
 
   /** @param {number} layer @param {Uint8Array} answer */
-  #take(layer, answer) {
+  #store(layer, answer) {
     const found = decode(answer);
     const { records, arrays } = /** @type {{records: number[], arrays: (Uint8Array | null)[]}} */ (found);
     records.forEach((index, i) => {
@@ -102,7 +102,7 @@ export class LayerFetcher {
   }
 
   /** @param {number} index record without arrays */
-  #gone(index) {
+  #markMissing(index) {
     for (const layer of this.#layers(null)) this.log.captureGone.add(`${index}/${layer}`);
   }
 }

@@ -22,7 +22,7 @@ export const failed = signal(null);
  */
 export const uploading = signal(null);
 /** Recording that the followed run is being written to: {id, name}, or null. */
-export const beingMade = computed(() => {
+export const activeRecording = computed(() => {
   const now = status.value?.recording;
   return now && now.ended === null ? now : null;
 });
@@ -32,24 +32,24 @@ export const beingMade = computed(() => {
  * @typedef {Listing["recordings"][number]} Entry
  */
 
-const AT_ONCE = 64 * 2 ** 20; // bytes; a larger file is shown from the server instead of being loaded into the page
-const HEAD = 8; // bytes needed to recognize a trace
+const MAX_LOADED = 64 * 2 ** 20; // bytes; a larger file is not loaded into the page, but shown from the server
+const HEAD = 8; // bytes that identify a trace
 
-let numRequests = 0; // number of list requests: only the response to the latest counts
+let numRequests = 0; // for the list; only the response to the latest counts
 
 /** Fetch the list. */
 export async function refresh() {
-  const mine = ++numRequests;
+  const request = ++numRequests;
   try {
     const found = await ask("api/recordings");
-    if (mine === numRequests) [library.value, failed.value] = [found, null];
+    if (request === numRequests) [library.value, failed.value] = [found, null];
   } catch (error) {
-    if (mine === numRequests) failed.value = messageOf(error);
+    if (request === numRequests) failed.value = messageOf(error);
   }
 }
 
 /** @type {Promise<unknown>} */
-let changing = Promise.resolve(); // changes run one at a time: two requests may overtake each other
+let changing = Promise.resolve(); // changes are sent one at a time, as requests may overtake each other
 
 /**
  * Change a recording's name, tags or notes. Returns whether it succeeded.
@@ -77,18 +77,18 @@ export async function stopRecording() {
   refresh();
 }
 
-let taken = 0; // number of files opened: the last one is shown, even if an earlier one takes longer to read
+let numOpened = 0; // files; the last one is shown, even if an earlier one takes longer to read
 
 /** Open a chosen or dropped file: show it at once, and upload it if the server stores recordings. @param {File} file */
-export async function take(file) {
-  const mine = ++taken;
-  const small = file.size <= AT_ONCE;
+export async function openFile(file) {
+  const fileNumber = ++numOpened;
+  const isSmall = file.size <= MAX_LOADED;
   let shown = null;
   try {
     if (!isTrace(file.name, await file.slice(0, HEAD).arrayBuffer())) return;
-    if (small || isEmbedded || isSite) {
+    if (isSmall || isEmbedded || isSite) {
       const content = await file.arrayBuffer();
-      if (mine === taken) {
+      if (fileNumber === numOpened) {
         markPlace();
         session.open(content);
         shown = own.log.value;
@@ -104,14 +104,14 @@ export async function take(file) {
   if (!entry) return;
   toast(t("library.kept", { name: entry.name }));
   if (shown && shown === own.log.value) session.keep(entry.id);
-  else if (!shown && mine === taken) {
+  else if (!shown && fileNumber === numOpened) {
     markPlace();
     session.watch(entry.id);
   }
 }
 
 /**
- * Upload the file and return its entry. Uses XMLHttpRequest, since fetch reports no upload progress.
+ * Upload the file and return its entry. Uses XMLHttpRequest, as fetch reports no upload progress.
  * @param {File} file
  * @returns {Promise<Entry>}
  */

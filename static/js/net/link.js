@@ -1,4 +1,4 @@
-// Connection as the session uses it: of several requested runs, the last requested is followed.
+// Connection of the session. If several runs are requested, the last one is followed.
 
 import { effect } from "../../vendor/signals/signals.js";
 import { isLoading } from "../state/store.js";
@@ -10,24 +10,24 @@ import { rememberSession } from "./created_sessions.js";
 
 /** @typedef {(answer: Joined) => void} AnswerHandler */
 
-const AGAIN = 1000; // ms until a busy server is retried, plus up to as much at random
+const RETRY_MS = 1000; // until a busy server is retried, plus a random time of up to as much
 
 export class Link {
-  /** Whether the server is reachable now. */
+  /** Whether the server is reachable. */
   isOnline = false;
   /** @type {((reached: boolean) => void)[]} */
   #awaiting = [];
   /**
-   * Last request: a session or recording, or a new session (null). A new object for each request.
+   * Last requested session or recording; null: a new session. A new object for each request.
    * @type {{theater: string | null}}
    */
-  wish = { theater: null };
+  request = { theater: null };
   isClosed = false;
   #keeps;
 
   /**
    * @param {Handlers} handlers called for server events until the link is closed
-   * @param {(theater: string) => boolean} keeps whether the page shows that session or will return to it
+   * @param {(theater: string) => boolean} keeps whether the page shows that session or may return to it
    */
   constructor({ connect, disconnect, barred, ...events }, keeps) {
     this.#keeps = keeps;
@@ -40,13 +40,13 @@ export class Link {
     };
     const whileOpen = Object.entries(handlers).map(([event, handle]) => [
       event,
-      /** @param {any} message of the type that `handle` takes, see Handlers */
+      /** @param {any} message of the type in Handlers */
       (message) => void (this.isClosed || handle(message)),
     ]);
     this.client = new Client(Object.fromEntries(whileOpen));
   }
 
-  /** Close the link for good: pending requests throw NoAnswer. */
+  /** Close the link permanently. Pending requests throw NoAnswer. */
   close() {
     this.isClosed = true;
     this.#reached(false);
@@ -63,10 +63,10 @@ export class Link {
    * Run `ask` as soon as the server is reachable, and again if the connection is lost before a response. Other errors
    * of `ask` propagate.
    * @param {() => Promise<unknown>} ask
-   * @param {() => boolean} wanted whether the result is still needed
+   * @param {() => boolean} isNeeded whether the result is still needed
    */
-  async insist(ask, wanted) {
-    while ((await this.reachable()) && wanted())
+  async askPersistently(ask, isNeeded) {
+    while ((await this.reachable()) && isNeeded())
       try {
         return void (await ask());
       } catch (error) {
@@ -74,29 +74,29 @@ export class Link {
       }
   }
 
-  /** @param {boolean} yes whether the server is reachable now */
-  #reached(yes) {
-    this.isOnline = yes;
-    for (const done of this.#awaiting.splice(0)) done(yes);
+  /** @param {boolean} isOnline whether the server is reachable */
+  #reached(isOnline) {
+    this.isOnline = isOnline;
+    for (const done of this.#awaiting.splice(0)) done(isOnline);
   }
 
   /**
-   * Join a session or recording; `known` describes what is already loaded. Throws Refusal or NoAnswer.
+   * Join a session or recording; `known`: the records already loaded. Throws Refusal or NoAnswer.
    * @param {string} theater
    * @param {{from: number, epoch?: number}} known
    * @param {AnswerHandler} onAnswer gets the response before any later message
    */
   async join(theater, known, onAnswer) {
-    await this.joinAgain({ theater, ...known }, this.#ifLast({ theater }, onAnswer));
+    await this.rejoin({ theater, ...known }, this.#ifLatest({ theater }, onAnswer));
   }
 
   /**
-   * Rejoin the followed run without superseding a requested one. Throws Refusal or NoAnswer.
+   * Rejoin the followed run, without replacing a requested one. Throws Refusal or NoAnswer.
    * @param {{theater: string, from: number, epoch?: number}} known
    * @param {AnswerHandler} onAnswer as for `join`
    */
-  async joinAgain(known, onAnswer) {
-    const { wish } = this;
+  async rejoin(known, onAnswer) {
+    const { request } = this;
     for (;;)
       try {
         return void (await this.client.ask(
@@ -105,42 +105,42 @@ export class Link {
           { onAnswer: onAnswer },
         ));
       } catch (error) {
-        // the unread messages of this browser's lost connection block the server for some seconds
+        // unread messages of this browser's lost connection may block the server for some seconds
         if (!(error instanceof Refusal && error.code === "busy")) throw error;
-        await new Promise((done) => setTimeout(done, AGAIN * (1 + Math.random())));
-        if (this.isClosed || !this.isOnline || this.wish !== wish)
+        await new Promise((done) => setTimeout(done, RETRY_MS * (1 + Math.random())));
+        if (this.isClosed || !this.isOnline || this.request !== request)
           throw new NoAnswer("gone, or another run was asked for meanwhile");
       }
   }
 
   /**
    * Create a session as soon as the server's model is loaded, and follow it. Throws Refusal or NoAnswer.
-   * @param {() => {config: Record<string, unknown>, model: string | null}} wanted evaluated at creation: the settings
+   * @param {() => {config: Record<string, unknown>, model: string | null}} settings called at creation, as settings
    * may depend on the model
    * @param {AnswerHandler} onAnswer as for `join`
    */
-  async create(wanted, onAnswer) {
-    const wish = { theater: null };
-    const handle = this.#ifLast(wish, onAnswer);
+  async create(settings, onAnswer) {
+    const request = { theater: null };
+    const handle = this.#ifLatest(request, onAnswer);
     /** @param {Joined} answer */
-    const made = (answer) => {
+    const onCreated = (answer) => {
       rememberSession(answer.theater);
       handle(answer);
     };
     for (;;)
       try {
-        return void (await this.client.ask("create", { ...wanted(), captures: true }, { onAnswer: made }));
+        return void (await this.client.ask("create", { ...settings(), captures: true }, { onAnswer: onCreated }));
       } catch (error) {
         if (!(error instanceof Refusal && error.code === "loading")) throw error;
         await loaded();
-        if (this.isClosed || !this.isOnline || this.wish !== wish)
+        if (this.isClosed || !this.isOnline || this.request !== request)
           throw new NoAnswer("gone, or another run was asked for meanwhile");
       }
   }
 
-  /** Keep the followed run: earlier requests no longer replace it. @param {string} theater */
-  stay(theater) {
-    this.wish = { theater };
+  /** Keep the followed run, so that responses to earlier requests do not replace it. @param {string} theater */
+  keep(theater) {
+    this.request = { theater };
   }
 
   /** Stop viewing a session; a closed session need not be left. @param {string} theater */
@@ -148,13 +148,13 @@ export class Link {
     this.client.ask("leave", { theater }).catch(() => {});
   }
 
-  /** @param {{theater: string | null}} wish @param {AnswerHandler} onAnswer @returns {AnswerHandler} */
-  #ifLast(wish, onAnswer) {
-    this.wish = wish;
+  /** @param {{theater: string | null}} request @param {AnswerHandler} onAnswer @returns {AnswerHandler} */
+  #ifLatest(request, onAnswer) {
+    this.request = request;
     return (answer) => {
-      if (wish === this.wish) onAnswer(answer);
-      // superseded by another request: a session that is not shown must not count this page as a viewer
-      else if (answer.theater !== this.wish.theater && !this.#keeps(answer.theater)) this.leave(answer.theater);
+      if (request === this.request) onAnswer(answer);
+      // another run was requested since: a session that is not shown must not count this page as a viewer
+      else if (answer.theater !== this.request.theater && !this.#keeps(answer.theater)) this.leave(answer.theater);
     };
   }
 }

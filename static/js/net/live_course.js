@@ -1,5 +1,5 @@
-// Course of a lesson whose run is computed live by a server's model: its session is followed, and the server holds
-// records back.
+// Course of a lesson whose run a server's model computes live. The page follows its session, and the server withholds
+// records until the learner continues.
 
 import { language } from "../i18n/language.js";
 import { Refusal } from "./client.js";
@@ -9,11 +9,11 @@ import { session } from "./session.js";
 /** @import {Events, LessonOpened, LessonState} from "../core/wire.js" */
 
 /**
- * Return the items of the lesson on `theater`. Throws Refusal or NoAnswer.
+ * Fetch the items of the lesson on `theater`. Throws Refusal or NoAnswer.
  * @param {string} theater
  * @returns {Promise<LessonOpened>}
  */
-export async function look(theater) {
+export async function fetchItems(theater) {
   const { client } = session;
   if (!client) throw new Refusal({ code: "unknown_theater", message: "" });
   return client.ask("lesson_look", { theater, language: language.peek(), since: 0 });
@@ -25,27 +25,27 @@ export async function look(theater) {
  * @typedef {{
  *   lesson: string, language: string, theater: string | null, at: number,
  *   answers: Record<string, Given[]>, changes: Record<string, number>, again: import("../core/wire.js").Earlier[],
- * }} Wish a lesson up to item `at`, or as far as the answers lead
- * @typedef {object} Course source of a lesson's questions and run: a server, or the page itself
- * @property {"live" | "server" | "file" | "class"} source owner of the run and the answers: for live and recorded
- * lessons the server holds them back; for a file they are in the page; for a class its presenter advances
- * @property {(wish: Wish, isWanted: () => boolean) => Promise<LessonOpened>} open `isWanted`: whether the lesson is
- * still requested
+ * }} LessonRequest request for a lesson up to item `at`, or as far as the answers allow
+ * @typedef {object} Course source of a lesson's questions and run
+ * @property {"live" | "server" | "file" | "class"} source where the run and the right answers are: for live and
+ * recorded lessons the server withholds them; for a file they are in the page; for a class its presenter controls them
+ * @property {(request: LessonRequest, isWanted: () => boolean) => Promise<LessonOpened>} open `isWanted`: whether the
+ * lesson is still requested
  * @property {(theater: string, item: number) => Promise<LessonState>} go carry out item `item`
  * @property {(theater: string, item: number, given: Given) => Promise<LessonState>} answer null: not sure
  * @property {(theater: string) => Promise<unknown>} follow show its run
  */
 
-const AGAIN = 500; // ms until a server without a loaded model is retried
-const RESET_NOTICE_MS = 1000; // ms after a response within which the notice of a new run arrives
+const RETRY_MS = 500; // until a server without a loaded model is retried
+const RESET_NOTICE_MS = 1000; // after a response, within which the `reset` of a new run arrives
 
 /** @type {Course} */
 export const liveCourse = {
   source: "live",
-  open: (wish, isWanted) => ask("lesson_open", wish, isWanted),
+  open: (request, isWanted) => ask("lesson_open", request, isWanted),
   go: (theater, item) => ask("lesson_go", { theater, item }),
   answer: (theater, item, given) => ask("lesson_answer", { theater, item, given }),
-  follow: (theater) => (rememberSession(theater), session.watch(theater)), // created for this learner
+  follow: (theater) => (rememberSession(theater), session.watch(theater)), // this learner's session
 };
 
 /**
@@ -58,12 +58,12 @@ export const liveCourse = {
 async function ask(event, body, isWanted = () => true) {
   const { client, run } = session;
   if (!client) throw new Refusal({ code: "unknown_theater", message: "" });
-  if (run) run.resetting += 1; // a lesson restarts its run because the learner went on
+  if (run) run.resetting += 1; // the lesson may restart its run, which is not another user's reset
   try {
     return await client.ask(event, body);
   } catch (error) {
     if (!(error instanceof Refusal && error.code === "loading") || !isWanted()) throw error;
-    await new Promise((resolve) => setTimeout(resolve, AGAIN));
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     return await ask(event, body, isWanted);
   } finally {
     if (run) setTimeout(() => (run.resetting -= 1), RESET_NOTICE_MS);

@@ -1,5 +1,5 @@
-// Windows of a long log on the server: aggregates of the whole run, its sequences, and the blocks after the record on
-// view. The log is not downloaded and nothing is folded here.
+// Windows of a long log on the server: aggregates of the run, its sequences, and the blocks after the displayed
+// record. The page neither downloads nor replays the log.
 
 import { batch, computed, signal } from "../../vendor/signals/signals.js";
 import { binsOf, pieceOf, sequencesOf, windowOf } from "../core/log_index.js";
@@ -9,15 +9,15 @@ import { viewIndex } from "../state/store.js";
 /** @import {Signal} from "../../vendor/signals/signals.js" */
 /** @import {BlockWindow} from "../core/log_index.js" */
 
-const SOON = 200; // ms between two polls while nothing is indexed
-const AGAIN = 1000; // ms between two polls while the index is being built
-const LATER = 4000; // ms between two polls of a live run whose index is nearly complete; each poll rereads the results
+const FIRST_POLL_MS = 200; // between polls while nothing is indexed
+const POLL_MS = 1000; // between polls while the index is being built
+const LIVE_POLL_MS = 4000; // between polls of a live run whose index is nearly complete; each fetches all results again
 const BINS = 1600;
-export const STILL = 250; // ms that a record stays on view before its own details are requested
-const AHEAD = 128; // remaining records at which more are requested
+export const STILL_MS = 250; // for which a record must be displayed before its details are requested
+const AHEAD = 128; // remaining records at which the next are requested
 const PIECE = 256; // records per request
-const BEHIND = 192; // records kept for stepping back
-const NEAR = 1024; // records; larger distances are a jump instead of a walk
+const BEHIND = 192; // records before the current one to load for stepping back
+const NEAR = 1024; // records; a larger distance is a jump instead of a walk
 
 /**
  * @typedef {{
@@ -31,7 +31,7 @@ const NEAR = 1024; // records; larger distances are a jump instead of a walk
 /** Index status of the log; null if unknown. @type {Signal<Overview | null>} */
 export const overview = signal(null);
 /**
- * Whether records known at the previous poll are not indexed yet. A live run always has some newer ones; those do not
+ * Whether records known at the previous poll are not indexed. Newer ones, which a live run always has, do not
  * count.
  * @type {Signal<boolean>}
  */
@@ -40,17 +40,17 @@ export const isBehind = signal(false);
 export const bins = signal(null);
 /** @type {Signal<import("../core/log_index.js").SequenceRow[]>} */
 export const sequences = signal([]);
-/** State drawn: the blocks after record `at`. A new object for each record. @type {Signal<Shown | null>} */
+/** Displayed state: the blocks after record `at`. A new object for each record. @type {Signal<Shown | null>} */
 export const shown = signal(null);
-/** Record on view: the requested one, or the last indexed one. */
+/** Displayed record: the requested one, or the last indexed one. */
 export const place = computed(() => Math.min(viewIndex.value, (overview.value?.num_surveyed ?? 0) - 1));
 /** Whether the index is being rebuilt, for example because it was damaged; queries wait for it. */
 export const isRebuilt = signal(false);
-/** Reason that no data arrives; null if it does. @type {Signal<string | null>} */
+/** Reason that no data arrives, or null. @type {Signal<string | null>} */
 export const problem = signal(null);
 
-let life = 0; // generation of the followed log: responses of an earlier one are dropped
-let wanted = -1; // requested record, indexed or not
+let generation = 0; // of the followed log; responses for an earlier one are ignored
+let requested = -1; // requested record, indexed or not
 let isPolling = false;
 
 /**
@@ -70,23 +70,23 @@ async function ask(what, query = {}, theater = own.large.peek()?.theater, more) 
 }
 
 /**
- * Query data up to `record`, as `ask` does; during a rebuild, wait until the index covers that record.
+ * Query data up to `record` with `ask`. During a rebuild, wait until the index covers that record.
  * @param {number} record
  * @param {string} what
  * @param {Record<string, number>} query
  * @param {RequestInit} [more]
  */
 async function askUpTo(record, what, query, more) {
-  const [mine, theater] = [life, own.large.peek()?.theater];
+  const [started, theater] = [generation, own.large.peek()?.theater];
   try {
     return await ask(what, query, theater, more);
   } catch (error) {
     const { code } = /** @type {Error & {code?: string}} */ (error);
-    if (code !== "loading" || !theater || life !== mine) throw error;
+    if (code !== "loading" || !theater || generation !== started) throw error;
   }
   isRebuilt.value = true;
-  await indexReaches(theater, record + 1, () => life === mine);
-  if (life === mine) isRebuilt.value = false;
+  await indexReaches(theater, record + 1, () => generation === started);
+  if (generation === started) isRebuilt.value = false;
   return ask(what, query, theater, more);
 }
 
@@ -94,21 +94,21 @@ async function askUpTo(record, what, query, more) {
 const bytes = async (record, what, query) => new Uint8Array(await (await askUpTo(record, what, query)).arrayBuffer());
 
 /**
- * Wait until a run's index covers `count` records; throws the reason if it never will.
+ * Wait until a run's index covers `count` records; returns early if it never will.
  * @param {string} theater
  * @param {number} count
- * @param {() => boolean} stays false: the result is no longer needed
+ * @param {() => boolean} isNeeded whether the result is still needed
  */
-export async function indexReaches(theater, count, stays) {
-  while (stays()) {
-    let wait = AGAIN;
+export async function indexReaches(theater, count, isNeeded) {
+  while (isNeeded()) {
+    let wait = POLL_MS;
     try {
       const found = await (await ask("", {}, theater)).json();
       if (found.num_surveyed >= count || found.is_done) return;
     } catch (error) {
       const { code } = /** @type {Error & {code?: string}} */ (error);
       if (code && code !== "loading") return;
-      if (code) wait = SOON;
+      if (code) wait = FIRST_POLL_MS;
     }
     await later(wait);
   }
@@ -117,71 +117,71 @@ export async function indexReaches(theater, count, stays) {
 /** @param {number} wait ms */
 const later = (wait) => new Promise((done) => setTimeout(done, wait));
 
-/** Start following the index of the run on show. Returns a function that stops it. */
+/** Follow the index of the shown run. Returns a function that stops it. */
 export function follow() {
-  const mine = ++life;
+  const started = ++generation;
   batch(() => {
     overview.value = bins.value = shown.value = problem.value = null;
     sequences.value = [];
     isBehind.value = isRebuilt.value = false;
   });
-  look(mine);
+  poll(started);
   return () => {
-    if (life === mine) life++;
+    if (generation === started) generation++;
   };
 }
 
-/** @param {number} mine */
-async function look(mine) {
+/** @param {number} started */
+async function poll(started) {
   let before = 0;
-  let all = Number.POSITIVE_INFINITY; // records at the previous poll
-  let wait = AGAIN;
+  let known = Number.POSITIVE_INFINITY; // records at the previous poll
+  let wait = POLL_MS;
   for (;;) {
     try {
       const found = await (await ask("")).json();
-      if (life !== mine) return;
-      if (found.num_surveyed > before) await read(mine, found);
+      if (generation !== started) return;
+      if (found.num_surveyed > before) await fetchResults(started, found);
       before = found.num_surveyed;
-      isBehind.value = !found.is_done && before < Math.min(all, found.num_records);
-      all = found.num_records;
+      isBehind.value = !found.is_done && before < Math.min(known, found.num_records);
+      known = found.num_records;
       if (found.is_done) return;
-      wait = found.num_surveyed > 0.9 * found.num_records ? LATER : AGAIN;
+      wait = found.num_surveyed > 0.9 * found.num_records ? LIVE_POLL_MS : POLL_MS;
     } catch (error) {
-      if (life !== mine) return;
+      if (generation !== started) return;
       const { message, code } = /** @type {Error & {code?: string}} */ (error);
       if (code && code !== "loading") return void (problem.value = message);
-      wait = code && !before ? SOON : AGAIN;
+      wait = code && !before ? FIRST_POLL_MS : POLL_MS;
     }
     await later(wait);
-    if (life !== mine) return;
+    if (generation !== started) return;
   }
 }
 
-/** @param {number} mine @param {Overview} found */
-async function read(mine, found) {
+/** @param {number} started @param {Overview} found */
+async function fetchResults(started, found) {
   const last = found.num_surveyed - 1;
   const [numbers, rows] = await Promise.all([bytes(last, "/series", { bins: BINS }), bytes(last, "/sequences", {})]);
-  if (life !== mine) return;
+  if (generation !== started) return;
   batch(() => {
     problem.value = null;
     overview.value = found;
     bins.value = binsOf(numbers);
     sequences.value = sequencesOf(rows);
   });
-  show(wanted);
+  show(requested);
 }
 
 /** Show the blocks after record `index` as soon as they are available. @param {number} index */
 export function show(index) {
-  wanted = index;
+  requested = index;
   if (!overview.peek()) return;
   const window = shown.peek()?.window;
   if (window?.has(target())) draw(window, target());
-  ahead();
+  fetchMissing();
 }
 
 /** Return the requested record, or the last indexed one. */
-const target = () => Math.min(wanted, (overview.peek()?.num_surveyed ?? 0) - 1);
+const target = () => Math.min(requested, (overview.peek()?.num_surveyed ?? 0) - 1);
 
 /** @param {BlockWindow} window @param {number} at */
 function draw(window, at) {
@@ -189,19 +189,19 @@ function draw(window, at) {
   shown.value = { window, at, record: window.record(at) };
 }
 
-/** Request what is missing, one request at a time; later wishes are handled afterwards. */
-async function ahead() {
+/** Request missing data, one request at a time, until the requested record is available. */
+async function fetchMissing() {
   if (isPolling) return;
   isPolling = true;
-  const mine = life;
+  const started = generation;
   try {
-    for (let step = next(); step && life === mine; step = next()) await step();
+    for (let step = next(); step && generation === started; step = next()) await step();
   } catch (error) {
-    if (life === mine) problem.value = error instanceof Error ? error.message : String(error);
+    if (generation === started) problem.value = error instanceof Error ? error.message : String(error);
   } finally {
     isPolling = false;
   }
-  if (life !== mine && overview.peek()) show(wanted);
+  if (generation !== started && overview.peek()) show(requested);
 }
 
 /** Return the next request, or null. */
@@ -211,34 +211,39 @@ function next() {
   if (!known) return null;
   const to = target();
   const isNear = window && to >= window.end && to < window.end + NEAR;
-  if (window && (isNear || (window.has(to) && window.end < Math.min(known, to + AHEAD)))) return () => more(window);
+  if (window && (isNear || (window.has(to) && window.end < Math.min(known, to + AHEAD))))
+    return () => extendWindow(window);
   if (window?.has(to)) return null;
   const walksBack = window && to < window.first && to >= window.first - NEAR;
   return () => jump(to, walksBack ? BEHIND : 1);
 }
 
 /** @param {BlockWindow} window */
-async function more(window) {
-  const mine = life;
+async function extendWindow(window) {
+  const started = generation;
   const piece = pieceOf(await bytes(window.end, "/changes", { first: window.end, end: window.end + PIECE }));
-  if (life !== mine || shown.peek()?.window !== window || piece.first !== window.end) return;
+  if (generation !== started || shown.peek()?.window !== window || piece.first !== window.end) return;
   window.extend(piece);
   if (window.has(target())) draw(window, target());
 }
 
-/** Fetch the blocks before `index` and the changes up to it. @param {number} index @param {number} behind */
+/**
+ * Fetch the blocks `behind` records before `index`, and the changes from there.
+ * @param {number} index
+ * @param {number} behind
+ */
 async function jump(index, behind) {
-  const mine = life;
+  const started = generation;
   const from = Math.max(-1, index - behind);
   const [start, changes] = await Promise.all([
     bytes(index, "/blocks", { record: from }),
     index >= 0 ? bytes(index, "/changes", { first: from + 1, end: index + 1 }) : null,
   ]);
-  if (life !== mine) return;
+  if (generation !== started) return;
   const window = windowOf(start);
   if (changes) window.extend(pieceOf(changes));
-  const stays = window.has(target()) ? target() : Math.min(index, window.end - 1);
-  draw(window, stays);
+  const at = window.has(target()) ? target() : Math.min(index, window.end - 1);
+  draw(window, at);
 }
 
 /**
@@ -251,7 +256,7 @@ export const prefixesAt = async (record, instance) => (await askUpTo(record, "/p
 
 /** Observed cache of a monitored server, up to a record. @type {import("../core/observed_cache.js").ObservedCache} */
 export const observedCache = {
-  still: STILL,
+  still: STILL_MS,
   reports: async (record) => (await (await askUpTo(record, "/heard", { record })).json()).ranks,
   roots: async (rank, record) => (await (await askUpTo(record, "/heard/roots", { rank, record })).json()).roots,
   chains: async (tokens, record) => {

@@ -1,28 +1,28 @@
-// Requests for what is selected: one at a time, and none while the selection changes faster than an answer takes.
+// Requests about the selection: one at a time, and none while the selection changes faster than a response takes.
 
-const LEAST_WAIT = 250; // ms for which a selection must be stable before it is requested
+const MIN_WAIT = 250; // ms for which a selection must be stable before the request
 
 /**
- * Return a function that calls `ask` after the selection has been stable, unless a call is under way, and returns a
- * function that cancels it.
+ * Return a function that schedules a call of `ask` after the selection has been stable, and returns a
+ * function that cancels it. The call is skipped if another one is pending.
  * @param {() => Promise<void>} ask
  */
 export function paced(ask) {
-  let underWay = false;
-  let took = 0; // ms of the last call
+  let isPending = false;
+  let duration = 0; // ms of the last call
   const run = async () => {
-    if (underWay) return;
-    underWay = true;
+    if (isPending) return;
+    isPending = true;
     const began = performance.now();
     try {
       await ask();
     } finally {
-      took = performance.now() - began;
-      underWay = false;
+      duration = performance.now() - began;
+      isPending = false;
     }
   };
   return () => {
-    const timer = setTimeout(run, Math.max(LEAST_WAIT, 2 * took));
+    const timer = setTimeout(run, Math.max(MIN_WAIT, 2 * duration));
     return () => clearTimeout(timer);
   };
 }

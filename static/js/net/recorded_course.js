@@ -1,4 +1,4 @@
-// Course of a lesson whose runs are recordings: only the part that the learner may see is copied into the page's log.
+// Course of a lesson whose runs are recordings. Only the part that the learner may see is copied into the page's log.
 
 import { parseTrace } from "../core/file.js";
 import { progressOf } from "../core/lesson_replay.js";
@@ -14,52 +14,54 @@ import { session } from "./session.js";
 /** @import {Course, Given} from "./live_course.js" */
 
 /**
- * @typedef {import("../core/wire.js").LessonRetell} RetellRequest
- * @typedef {(asked: RetellRequest) => Promise<LessonReplayed>} Retell
+ * @typedef {import("../core/wire.js").LessonRetell} ReplayRequest
+ * @typedef {(request: ReplayRequest) => Promise<LessonReplayed>} Replay
  */
 
 /** Return the course of recorded lessons, on this server or in the page's files. @param {boolean} hasServer */
 export const recordedCourse = (hasServer) =>
-  hasServer ? recorded("server", retoldByServer) : recorded("file", retoldHere);
+  hasServer ? recorded("server", replayByServer) : recorded("file", replayInPage);
 
-/** @param {"server" | "file"} source @param {Retell} retell @returns {Course} */
-function recorded(source, retell) {
-  /** @typedef {Pick<RetellRequest, "lesson" | "language"> & {answers: Record<string, Given[]>}} Way */
-  /** @type {Way} */
+/** @param {"server" | "file"} source @param {Replay} replay @returns {Course} */
+function recorded(source, replay) {
+  /** @typedef {Pick<ReplayRequest, "lesson" | "language"> & {answers: Record<string, Given[]>}} Attempt */
+  /** @type {Attempt} */
   let now = { lesson: "", language: "", answers: {} };
-  /** @type {{log: unknown, run: number} | null} which run was copied, and into which log */
-  let laid = null;
+  /** @type {{log: unknown, run: number} | null} copied run, and the log that has it */
+  let copied = null;
   /**
-   * Move the state to item `at`, after the records it needs have arrived.
-   * @param {Way} wish
+   * Advance to item `at`, and copy the records that it needs.
+   * @param {Attempt} attempt
    * @param {number} at
    * @param {number} since
    */
-  async function reach(wish, at, since) {
-    const state = await retell({ ...wish, at, since, ...here() });
-    lay(state);
+  async function reach(attempt, at, since) {
+    const state = await replay({ ...attempt, at, since, ...copiedPart() });
+    copyRecords(state);
     while (own.numRecords.peek() < state.num_records) {
-      const more = await retell({ ...wish, at, since, ...here() });
-      if (!more.records.length) throw new Error(`${state.num_records} records were announced and did not come`);
-      lay(more);
+      const more = await replay({ ...attempt, at, since, ...copiedPart() });
+      if (!more.records.length) throw new Error(`no more records of the ${state.num_records} that were announced`);
+      copyRecords(more);
     }
-    now = wish;
+    now = attempt;
     return state;
   }
-  const here = () =>
-    laid && laid.log === own.log.peek() ? { run: laid.run, first: own.numRecords.peek() } : { run: null, first: 0 };
+  const copiedPart = () =>
+    copied && copied.log === own.log.peek()
+      ? { run: copied.run, first: own.numRecords.peek() }
+      : { run: null, first: 0 };
   /** @param {LessonReplayed} state */
-  function lay({ run, header, first_record, records, captures }) {
-    if (here().run !== run) {
-      session.lay(header);
-      laid = { log: own.log.peek(), run };
+  function copyRecords({ run, header, first_record, records, captures }) {
+    if (copiedPart().run !== run) {
+      session.showEmpty(header);
+      copied = { log: own.log.peek(), run };
     }
     extendOwn({ first: first_record, records, captures });
   }
   return {
     source,
     open({ lesson, language, at, answers }) {
-      laid = null;
+      copied = null;
       return reach({ lesson, language, answers: { ...answers } }, at, 0);
     },
     go: (_, item) => reach(now, item + 1, item),
@@ -71,26 +73,26 @@ function recorded(source, retell) {
   };
 }
 
-/** @type {Retell} */
-async function retoldByServer(message) {
+/** @type {Replay} */
+async function replayByServer(message) {
   const { client } = session;
   if (!client) throw new NoAnswer("there is no server");
   return client.ask("lesson_retell", message);
 }
 
-/** @type {Retell} */
-async function retoldHere({ lesson, language, at = -1, answers = {}, since = 0, run = null, first = 0 }) {
+/** @type {Replay} */
+async function replayInPage({ lesson, language, at = -1, answers = {}, since = 0, run = null, first = 0 }) {
   const transcript = await transcriptOf(lesson, language);
-  const way = progressOf(transcript, at, answers);
-  const trace = await traceOf(transcript, way.moment);
-  const from = run === way.moment.run ? first : 0;
+  const progress = progressOf(transcript, at, answers);
+  const trace = await traceOf(transcript, progress.moment);
+  const from = run === progress.moment.run ? first : 0;
   const { kind, title, minutes, words } = transcript;
   return {
     ...{ theater: "", lesson, language: transcript.language, kind, title, minutes, words },
-    ...{ first: since, items: way.items.slice(since), progress: way.progress },
-    ...{ run: way.moment.run, num_records: way.moment.records, header: trace.header, first_record: from },
-    records: trace.records.slice(from, way.moment.records),
-    captures: trace.captures.slice(from, way.moment.records),
+    ...{ first: since, items: progress.items.slice(since), progress: progress.progress },
+    ...{ run: progress.moment.run, num_records: progress.moment.records, header: trace.header, first_record: from },
+    records: trace.records.slice(from, progress.moment.records),
+    captures: trace.captures.slice(from, progress.moment.records),
   };
 }
 
@@ -102,7 +104,7 @@ function transcriptOf(lesson, code) {
   const key = `${lesson}.${code}`;
   const known = transcripts.get(key) ?? (isEmbedded ? embedded(code) : fetched(siteLesson(lesson, code)));
   transcripts.set(key, known);
-  known.catch(() => transcripts.delete(key)); // retried on the next request
+  known.catch(() => transcripts.delete(key)); // the next request retries
   return known;
 }
 
@@ -119,7 +121,7 @@ async function fetched(address) {
   return answer.json();
 }
 
-/** @type {{key: string, trace: ReturnType<typeof parseTrace>} | null} embedded run that was parsed last */
+/** @type {{key: string, trace: ReturnType<typeof parseTrace>} | null} last parsed embedded run */
 let last = null;
 
 /** @type {Map<string, ArrivingTrace>} runs of a site, by address */

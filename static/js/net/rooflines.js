@@ -17,7 +17,7 @@ const result = signal(null);
 export const roofs = computed(() => {
   const known = log.value?.header.machine.roofs;
   if (known) return known;
-  // recorded on another machine or another day, so today's measurement would not apply
+  // a recording's machine or its state may differ from the server's today
   if (connection.value === "replay") return "unknown";
   return result.value ?? "waiting";
 });
@@ -25,21 +25,19 @@ export const roofs = computed(() => {
 async function ask() {
   if (result.peek() === "waiting") return;
   result.value = "waiting";
-  const stoodInTheWay = status.peek()?.mode === "running";
+  const wasRunning = status.peek()?.mode === "running";
   try {
     const answer = await fetch("api/machine");
     result.value = answer.ok ? ((await answer.json()).roofs ?? "failed") : answer.status === 409 ? "busy" : "failed";
   } catch {
     result.value = "failed";
   }
-  // the run was paused while the response was in flight, so nothing else would retry
-  if (result.peek() === "busy" && stoodInTheWay && status.peek()?.mode !== "running") ask();
+  // the run was paused during the request, so that no effect retries
+  if (result.peek() === "busy" && wasRunning && status.peek()?.mode !== "running") ask();
 }
 
-/**
- * Request the rooflines while the roofline chart is open, and again once a run that blocked the measurement is paused.
- */
-export function wantRoofs() {
+/** Request the rooflines while their chart is open, and again when a run that blocked the measurement is paused. */
+export function followRoofs() {
   return effect(() => {
     const mode = status.value?.mode;
     if (connection.value !== "live" || log.value?.header.machine.roofs) return;

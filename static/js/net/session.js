@@ -1,5 +1,5 @@
-// Session of the page: creates, joins, switches and leaves the run it follows, or shows a file in its place.
-// following.js defines its states and their machine, link.js the connection and commands.js the commands.
+// Session of the page: creates, joins, switches and leaves the followed run, or shows a file instead.
+// following.js is its state machine, link.js the connection, and commands.js has the commands.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { t } from "../i18n/words.js";
@@ -20,61 +20,61 @@ import { fetchLog, logOf } from "./trace_file.js";
 /** @import {Joined} from "../core/wire.js" */
 
 export class Session {
-  #now = new Following();
+  #following = new Following();
   /** @type {Link | null} */
   #link = null;
 
   get state() {
-    return this.#now.state;
+    return this.#following.state;
   }
 
   /** The followed run; null in every state other than `live`, `lost` and `recording`. */
   get run() {
-    return this.#now.run;
+    return this.#following.run;
   }
 
   /** Reason that there is no run to follow, as a signal; null if unknown or if there is one. */
   get problem() {
-    return this.#now.problem;
+    return this.#following.problem;
   }
 
-  /** Whether a new run is requested and has not started, as a signal: the server may be away. */
-  beginning = signal(false);
+  /** Whether a requested new run has not started, as a signal; the server may be unreachable. */
+  isStarting = signal(false);
 
   /** The connection; null after a file was opened, until the next connect. */
   get client() {
     return this.#link?.client ?? null;
   }
 
-  /** Start with the file that the page embeds or the address names, else the run of the address, else a new one. */
+  /** Start with the embedded file or that of the address, else the run of the address, else a new one. */
   async start() {
     if (isEmbedded) return showEmbedded((found) => this.#show(found));
     if (isSite) return startOfSite((found) => this.#show(found));
-    const wanted = settings.recording.value;
-    if (!wanted || isRecording(wanted)) return this.#connect();
-    const found = await fetchLog(wanted);
-    if (found && this.state === "idle") this.#show(found); // otherwise another one was opened meanwhile
+    const recording = settings.recording.value;
+    if (!recording || isRecording(recording)) return this.#connect();
+    const found = await fetchLog(recording);
+    if (found && this.state === "idle") this.#show(found); // otherwise another one has been opened
   }
 
   // ── Server messages ────────────────────────────────────────────────────────────────────────────────────────────────
 
   #connect() {
-    this.#now.connect();
+    this.#following.connect();
     askForFacts();
     const link = new Link(
       {
         connect: () => this.#enter(link),
-        disconnect: () => (forgetModel(), this.#now.drop()),
-        barred: () => this.problem.peek()?.key === BARRED || this.#now.lose({ key: BARRED }),
+        disconnect: () => (forgetModel(), this.#following.drop()),
+        barred: () => this.problem.peek()?.key === BARRED || this.#following.lose({ key: BARRED }),
         model: receiveModel,
         ...CLASS_HANDLERS,
         status: (message) => this.run?.onStatus(message),
         reset: (message) => this.run?.onReset(message),
-        large: (message) => this.run?.onLarge(message, (known) => link.joinAgain(known, this.#now.enterAgain)),
+        large: (message) => this.run?.onLarge(message, (known) => link.rejoin(known, this.#following.reenter)),
         closed: (message) => this.#onClosed(message),
         records: (message) => this.run?.onRecords(message) === false && this.#reread(link),
       },
-      // the live run keeps its viewer while a recording is shown
+      // the page remains a viewer of the live run while a recording is shown
       (theater) =>
         theater === this.run?.theater || Boolean(this.run?.isRecording && theater === settings.theater.value),
     );
@@ -82,27 +82,28 @@ export class Session {
   }
 
   /**
-   * Rejoin the followed run with the records already loaded, or create a session if there is none; on every connect.
+   * Rejoin the followed run with the records already loaded, or create a session if there is none. Called on every
+   * connect.
    * @param {Link} link
    */
   async #enter(link) {
     const own = this.run?.theater ?? settings.recording.value ?? settings.theater.value;
-    const wanted = settings.class.peek() ? await (await import("./classroom.js")).runOfClass(link.client, own) : own;
-    if (this.problem.peek()?.key === BARRED) this.#now.lose(); // its token or pass is valid again
-    // the loaded log stays readable; a class may have nothing on stage yet
-    if (this.state === "file" || this.state === "gone" || wanted === "" || link.isClosed) return;
+    const target = settings.class.peek() ? await (await import("./classroom.js")).runOfClass(link.client, own) : own;
+    if (this.problem.peek()?.key === BARRED) this.#following.lose(); // the token or pass is valid again
+    // the loaded log stays readable; the stage of a class may be empty
+    if (this.state === "file" || this.state === "gone" || target === "" || link.isClosed) return;
     const known =
-      this.run?.theater === wanted ? { from: store.own.numRecords.value, epoch: this.run?.epoch } : { from: 0 };
-    const joining = wanted ? link.join(wanted, known, (answer) => this.#now.enter(answer)) : this.#create(link);
-    const { wish } = link;
+      this.run?.theater === target ? { from: store.own.numRecords.value, epoch: this.run?.epoch } : { from: 0 };
+    const joining = target ? link.join(target, known, (answer) => this.#following.enter(answer)) : this.#create(link);
+    const { request } = link;
     try {
       await joining;
     } catch (error) {
-      if (link.isClosed || link.wish !== wish) return; // replaced by a file or another run
-      if (store.serverModel.peek()?.state === "failed") return; // the server exits; its successor is asked
-      if (!wanted && (await this.#withoutModel())) await this.openFirst();
-      else if (isUnknown(error)) this.#now.lose();
-      else if (error instanceof Refusal && !store.own.log.value) this.#now.lose(refusedReason(error));
+      if (link.isClosed || link.request !== request) return; // replaced by a file or another run
+      if (store.serverModel.peek()?.state === "failed") return; // the page reconnects to its successor
+      if (!target && (await this.#withoutModel())) await this.openFirst();
+      else if (isUnknown(error)) this.#following.lose();
+      else if (error instanceof Refusal && !store.own.log.value) this.#following.lose(refusedReason(error));
       else showFailure(error);
     }
   }
@@ -110,13 +111,13 @@ export class Session {
   /** @param {import("../core/wire.js").Closed} message */
   #onClosed(message) {
     if (message.theater !== this.run?.theater) return;
-    if (!this.run.isRecording) this.#now.lose(closedReason(message));
-    else if (message.cause === "deleted") this.#removed(); // otherwise it stays readable and is rejoined
+    if (!this.run.isRecording) this.#following.lose(closedReason(message));
+    else if (message.cause === "deleted") this.#removed(); // other recordings stay readable and are rejoined
   }
 
   /** Reload the log from its beginning. @param {Link} link */
   #reread(link) {
-    this.#now.reread();
+    this.#following.reread();
     this.#enter(link);
   }
 
@@ -124,20 +125,20 @@ export class Session {
 
   /** @param {Link} link @param {Record<string, unknown>} [config] */
   async #create(link, config) {
-    if (settings.model.peek()) await answeredFacts(); // the request depends on it
-    const wanted = () => ({ config: config ?? wantedConfig(), model: wantedModel() });
-    await link.create(wanted, (answer) => {
-      const left = this.run;
+    if (settings.model.peek()) await answeredFacts(); // the request depends on the model's facts
+    const currentSettings = () => ({ config: config ?? wantedConfig(), model: wantedModel() });
+    await link.create(currentSettings, (answer) => {
+      const previous = this.run;
       batch(() => {
         store.backToLive();
-        this.#now.enter(answer);
+        this.#following.enter(answer);
       });
-      if (left) link.leave(left.theater);
+      if (previous) link.leave(previous.theater);
     });
   }
 
   /**
-   * Create and follow a new run with `config` or the controls' settings, replacing the current one.
+   * Create and follow a new run with `config` or the controls' settings, instead of the current one.
    * @param {Record<string, unknown>} [config]
    * @returns {Promise<boolean>} whether there is one now
    */
@@ -148,29 +149,29 @@ export class Session {
   }
 
   /**
-   * Create and follow a new run with the controls' settings in place of a lost one, as soon as the server is reachable.
+   * Create and follow a new run with the controls' settings instead of a lost one, as soon as the server is reachable.
    * @returns {Promise<boolean>} whether there is one now
    */
   async startAgain() {
     const link = this.#link;
-    if (!link || this.beginning.value) return false;
-    this.beginning.value = true;
+    if (!link || this.isStarting.value) return false;
+    this.isStarting.value = true;
     const create = () => store.whileBusy(() => this.#create(link));
-    await this.#attempt(() => link.insist(create, () => this.state === "gone"));
-    this.beginning.value = false;
+    await this.#attempt(() => link.askPersistently(create, () => this.state === "gone"));
+    this.isStarting.value = false;
     return this.state === "live";
   }
 
   /**
-   * Follow another session or recording of this server, from record `step` (null: its newest).
-   * @param {string} wanted
+   * Follow another session or recording of this server, at record `step` (null: its newest).
+   * @param {string} theater
    * @param {number | null} [step]
    * @returns {Promise<boolean>} whether it could be joined
    */
-  async watch(wanted, step = null) {
-    if (isSite) return showOfSite((found) => this.#show(found), wanted, step);
-    if (wanted !== this.run?.theater) return this.#attempt(() => this.#follow(wanted, step));
-    this.#link?.stay(wanted);
+  async watch(theater, step = null) {
+    if (isSite) return showOfSite((found) => this.#show(found), theater, step);
+    if (theater !== this.run?.theater) return this.#attempt(() => this.#follow(theater, step));
+    this.#link?.keep(theater);
     return true;
   }
 
@@ -182,57 +183,58 @@ export class Session {
     try {
       if (before) return await this.#follow(before, null);
     } catch (error) {
-      if (!isUnknown(error)) return this.complain(error, client);
+      if (!isUnknown(error)) return this.reportFailure(error, client);
     }
     await this.startNewRun();
   }
 
   /**
-   * Join `wanted` in place of the followed run. A live run keeps its viewer while a recording is shown, since the page
-   * returns to it.
-   * @param {string} wanted
+   * Join `theater` instead of the followed run. The page remains a viewer of a live run while a recording is shown, as
+   * it returns to that run.
+   * @param {string} theater
    * @param {number | null} step
    */
-  async #follow(wanted, step) {
+  async #follow(theater, step) {
     const link = this.#link;
     if (!link) {
-      settings.recording.value = isRecording(wanted) ? wanted : null;
-      if (!isRecording(wanted)) settings.theater.value = wanted;
+      settings.recording.value = isRecording(theater) ? theater : null;
+      if (!isRecording(theater)) settings.theater.value = theater;
       this.#connect();
       settings.step.value = step;
       return;
     }
     /** @param {Joined} answer */
     const adopt = (answer) => {
-      const left = this.run;
+      const previous = this.run;
       batch(() => {
         store.backToLive();
-        this.#now.enter(answer);
+        this.#following.enter(answer);
         settings.step.value = step;
       });
-      if (left && left.theater !== wanted && (left.isRecording || !isRecording(wanted))) link.leave(left.theater);
+      if (previous && previous.theater !== theater && (previous.isRecording || !isRecording(theater)))
+        link.leave(previous.theater);
     };
-    await store.whileBusy(() => link.join(wanted, { from: 0 }, adopt));
+    await store.whileBusy(() => link.join(theater, { from: 0 }, adopt));
   }
 
-  /** @param {() => Promise<unknown>} action request that the server may refuse; the refusal is shown */
+  /** @param {() => Promise<unknown>} action request that the server may refuse; the error is displayed */
   async #attempt(action) {
     const { client } = this;
     try {
       await action();
       return true;
     } catch (error) {
-      this.complain(error, client);
+      this.reportFailure(error, client);
       return false;
     }
   }
 
   /**
-   * Show why a request on `client` failed, unless the page closed that connection itself.
+   * Display why a request on `client` failed, unless the page closed that connection itself.
    * @param {unknown} error
    * @param {Session["client"]} client
    */
-  complain(error, client) {
+  reportFailure(error, client) {
     if (!(error instanceof NoAnswer) || client === this.client) showFailure(error);
   }
 
@@ -251,14 +253,14 @@ export class Session {
     const { attached } = store.modelFacts.peek() ?? {};
     if (!attached) settings.detail.value = "library";
     const first = attached ?? (await firstRecording());
-    if (this.#link !== link) return; // a file was opened meanwhile
+    if (this.#link !== link) return; // a file has been opened
     if (first) await this.watch(first);
-    else this.#now.lose({ key: NOTHING_HERE });
+    else this.#following.lose({ key: NOTHING_HERE });
   }
 
   /** Handle the deletion of the followed recording. */
   async #removed() {
-    this.#now.remove();
+    this.#following.remove();
     store.toast(t("library.gone"));
     if (await this.#withoutModel()) await this.openFirst();
     else await this.toLive();
@@ -269,23 +271,23 @@ export class Session {
     batch(() => (this.#show(logOf(buffer)), store.backToLive()));
   }
 
-  /** Show an empty log, to be filled by a recorded lesson. @param {Uint8Array} header */
-  lay(header) {
+  /** Show an empty log, which a recorded lesson fills. @param {Uint8Array} header */
+  showEmpty(header) {
     cancelLoading();
-    this.#now.lay(header);
+    this.#following.showEmpty(header);
   }
 
   /** @param {ReturnType<typeof logOf>} found */
   #show({ log, damage }) {
-    this.#link?.close(); // further records of the live run do not belong to this log
+    this.#link?.close(); // no more records of the live run
     this.#link = null;
-    this.#now.show(log);
+    this.#following.show(log);
     store.toast(damage, "error");
   }
 
   /** Mark the shown file as recording `id` of the server. @param {string} id */
   keep(id) {
-    this.#now.keep(id);
+    this.#following.keep(id);
   }
 }
 

@@ -1,4 +1,4 @@
-// Session without a server: on a static site, whose facts and runs are files, and in a single-file page.
+// Session without a server: on a static site, which has facts and runs as files, and in a single-file page.
 
 import { batch } from "../../vendor/signals/signals.js";
 import { settings } from "../state/settings.js";
@@ -12,7 +12,7 @@ import { fetchLog, logOf } from "./trace_file.js";
 /** @type {string | null} recording requested last */
 let latest = null;
 
-/** Cancel a pending recording because something else is shown. */
+/** Cancel a pending recording, as something else is shown. */
 export const cancelLoading = () => (latest = null);
 
 /** Show the embedded log, if the page has one. @param {(found: Found) => void} show */
@@ -21,10 +21,7 @@ export async function showEmbedded(show) {
   if (trace) show(logOf(trace));
 }
 
-/**
- * Show the recording that the address names, or the first one; a lesson loads its own.
- * @param {(found: Found) => void} show
- */
+/** Show the recording of the address, or the first one. A lesson loads its own. @param {(found: Found) => void} show */
 export async function startOfSite(show) {
   await askForFacts();
   if (settings.lesson.value === null)
@@ -32,19 +29,19 @@ export async function startOfSite(show) {
 }
 
 /**
- * Show a recording from record `step` (null: its newest). Returns whether it could be read.
+ * Show a recording at record `step` (null: its newest). Returns whether it could be read.
  * @param {(found: Found) => void} show
- * @param {string} wanted
+ * @param {string} id
  * @param {number | null} step
  */
-export async function showOfSite(show, wanted, step) {
-  latest = wanted;
-  const found = await fetchLog(siteRecording(wanted));
-  if (!found || latest !== wanted) return false;
+export async function showOfSite(show, id, step) {
+  latest = id;
+  const found = await fetchLog(siteRecording(id));
+  if (!found || latest !== id) return false;
   batch(() => {
     backToLive();
     show(found);
-    settings.recording.value = wanted;
+    settings.recording.value = id;
     settings.step.value = step;
   });
   return true;

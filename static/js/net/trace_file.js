@@ -1,4 +1,4 @@
-// Reading of whole `.kvtrace` files into a log.
+// Reading of complete `.kvtrace` files into a log.
 
 import { beginsAsTrace, parseTrace } from "../core/file.js";
 import { TraceLog } from "../core/log.js";
@@ -24,21 +24,21 @@ export function logOf(buffer) {
 }
 
 /**
- * Return whether the file `name`, which begins with `head`, is a trace; if not, show a message.
+ * Return whether the file `name`, which begins with `head`, is a trace; if not, display a message.
  * @param {string} name
  * @param {ArrayBuffer} head
  */
 export function isTrace(name, head) {
-  const is = beginsAsTrace(new Uint8Array(head));
-  if (!is) toast(t("file.no_trace", { name }), "error");
-  return is;
+  const isValid = beginsAsTrace(new Uint8Array(head));
+  if (!isValid) toast(t("file.no_trace", { name }), "error");
+  return isValid;
 }
 
-/** Show why the file `name` could not be read. @param {string} name @param {unknown} error */
+/** Display why the file `name` could not be read. @param {string} name @param {unknown} error */
 export const unreadable = (name, error) =>
   toast(t("file.unreadable", { name, reason: /** @type {Error} */ (error).message }), "error");
 
-const SHARED = 60_000; // ms for which a fetched file is shared
+const SHARE_MS = 60_000; // for which a fetched file is shared
 
 /** @type {Map<string, Promise<ArrayBuffer>>} by address */
 const fetched = new Map();
@@ -52,13 +52,13 @@ export function bytesAt(address) {
     return answer.arrayBuffer();
   });
   const forget = () => fetched.delete(address.href);
-  bytes.then(() => setTimeout(forget, SHARED), forget);
+  bytes.then(() => setTimeout(forget, SHARE_MS), forget);
   fetched.set(address.href, bytes);
   return bytes;
 }
 
 /**
- * Fetch and parse the log at an address of this server. If it cannot be read, show why and return null.
+ * Fetch and parse the log at an address of this server. If it cannot be read, display why and return null.
  * @param {string} url
  */
 export async function fetchLog(url) {

@@ -8,25 +8,22 @@ import { settings } from "../state/settings.js";
 import { toast } from "../state/store.js";
 import { embeddedWords, isEmbedded } from "../state/without_server.js";
 
-let from = "words"; // the address below which the page's words are
+let base = "words"; // address of the page's words
 
 /** @param {string} code */
 async function load(code) {
   if (isEmbedded) return hasWords(code) ? undefined : addWords(code, embeddedWords(code));
   if (!hasWords(code)) {
-    const answer = await fetch(`${from}/${code}.json`);
+    const answer = await fetch(`${base}/${code}.json`);
     if (!answer.ok) throw new Error(`no words of ${code}: ${answer.status}`);
     addWords(code, await answer.json());
   }
   while (await loadLazyWords(code));
 }
 
-const RETRY = 2000; // ms
+const RETRY_MS = 2000;
 
-/**
- * Load the first words, with retries. Until they arrive, the page's template shows why nothing is drawn, since it needs
- * no words.
- */
+/** Load the first words, with retries. Until they arrive, show the template `no-words`, which needs no words. */
 async function loadFirst() {
   for (;;) {
     try {
@@ -37,7 +34,7 @@ async function loadFirst() {
         const template = /** @type {HTMLTemplateElement} */ (document.getElementById("no-words"));
         document.body.append(template.content.cloneNode(true));
       }
-      await new Promise((resolve) => setTimeout(resolve, RETRY));
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
   }
 }
@@ -46,14 +43,14 @@ async function loadFirst() {
  * Load the language of the settings, now and on every change. Resolves when the first has loaded.
  * @param {string} [address] base address of the words
  */
-export async function followLanguage(address = from) {
-  from = address;
+export async function followLanguage(address = base) {
+  base = address;
   await loadFirst();
   effect(() => {
-    const wanted = settings.lang.value;
-    load(wanted).then(
+    const code = settings.lang.value;
+    load(code).then(
       () => {
-        if (settings.lang.peek() === wanted) language.value = wanted; // another one may have been chosen meanwhile
+        if (settings.lang.peek() === code) language.value = code; // another one may have been chosen since
       },
       () => {
         settings.lang.value = language.peek();

@@ -1,9 +1,9 @@
-// First script of a single-file page: a browser imports no modules from file://, so their texts are embedded in the
-// page and become modules under the names of an import map. app/page/onefile.py writes such a page, with this script
+// First script of a single-file page. A browser imports no modules from file://, so their texts are embedded in the
+// page and become modules by an import map. app/page/onefile.py writes such a page, with this script
 // unchanged.
 (async () => {
   const { nonce } = /** @type {HTMLScriptElement} */ (document.currentScript);
-  /** @param {string} id id of the packed element */
+  /** @param {string} id id of the element with packed content */
   const unpacked = (id) => {
     const packed = document.getElementById(id)?.textContent ?? "";
     const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));

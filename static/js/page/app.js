@@ -1,4 +1,4 @@
-// Root component: the log in one of three views. Opening and intro are in the initial code; workspace and present view
+// Root component: the log in one of several views. Opening and intro are in the initial code; the other views
 // are loaded when they are first shown.
 
 import { opening } from "../control/opening.js";
@@ -24,12 +24,16 @@ const Lesson = lazy(() => import("./lesson.js").then((found) => found.LessonView
 export function App() {
   useFocusOfViews(opening.value ? "opening" : settings.viewMode.value);
   // the other views need data that a monitored server does not report and a long log does not load
-  const whole = log.value?.header.observed || longRun.value ? Workspace : null;
+  const workspaceOnly = log.value?.header.observed || longRun.value ? Workspace : null;
   const shown = opening.value
     ? Opening
-    : { intro: whole ?? Intro, present: whole ?? Present, workspace: Workspace, lesson: Lesson, teacher: null }[
-        settings.viewMode.value
-      ];
+    : {
+        intro: workspaceOnly ?? Intro,
+        present: workspaceOnly ?? Present,
+        workspace: Workspace,
+        lesson: Lesson,
+        teacher: null,
+      }[settings.viewMode.value];
   return html`${shown ? html`<${shown} />` : null}
     ${classState.value || startOpen.value ? html`<${Classroom} />` : null}<${Toasts} /><${Blackout} />`;
 }

@@ -11,23 +11,21 @@ import { own } from "../state/store.js";
 import { isEmbedded, isSite } from "../state/without_server.js";
 import { DETAIL_PANELS } from "./detail_panels.js";
 
-const MANY = 8; // for more sequences, a table is clearer than lanes
+const MAX_LANES = 8; // for more sequences, a table is clearer than lanes
 const PANELS = DETAIL_PANELS.filter(({ needs }) => !needs || !(isEmbedded || (isSite && needs === "server")));
 
 const bare = computed(() => own.numRecords.value > 0 && own.log.value !== null && isBare(own.log.value));
 
 const forgets = computed(() => Boolean(own.log.value?.header.engine.forget_policy));
 
-/** Return the panels that apply to the page's own run, to which the page returns. */
+/** Return the panels that apply to the page's own run. */
 const offered = () =>
   PANELS.filter((panel) => !(panel.needsArrays && bare.value) && !(panel.needsForgetting && !forgets.value));
 
-/**
- * Return the shown panel: a link may name one that does not apply. A run without arrays starts with a panel that does.
- */
+/** Return the panel of the setting if it applies, else the first; for many sequences without arrays, requests. */
 function shown() {
   const panels = offered();
-  const many = bare.value && (own.log.value?.tail.sequences.size ?? 0) > MANY;
+  const many = bare.value && (own.log.value?.tail.sequences.size ?? 0) > MAX_LANES;
   const first = many ? panels.find((panel) => panel.name === "requests") : null;
   return panels.find((panel) => panel.name === settings.detail.value) ?? first ?? panels[0];
 }
@@ -35,7 +33,7 @@ function shown() {
 export function Detail() {
   const { name, component } = shown();
   const large = settings.detail_large.value;
-  useEffect(() => bringIntoSight(document.getElementById(`detail-${name}`)), [name]);
+  useEffect(() => scrollToTab(document.getElementById(`detail-${name}`)), [name]);
   return html`<section class="region detail" aria-labelledby="detail-title" id="region-detail" data-panel=${name}>
     <h2 id="detail-title" class="visually-hidden">${t("region.detail")}</h2>
     <div class="detail-head">
@@ -70,7 +68,7 @@ export function Detail() {
 }
 
 /** Scroll the chosen tab into view if the tabs overflow. @param {HTMLElement | null} tab */
-function bringIntoSight(tab) {
+function scrollToTab(tab) {
   const list = tab?.parentElement;
   if (!tab || !list) return;
   const [left, right] = [tab.offsetLeft - list.offsetLeft, tab.offsetLeft - list.offsetLeft + tab.offsetWidth];

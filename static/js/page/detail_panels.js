@@ -1,19 +1,19 @@
 // Panels of the detail region. A panel is a folder `panels/<name>/`: panel.js exports its component as `Panel`; style
-// sheets and words are found by folder, `detail.<name>` is the text of its tab. This table gives it its place.
+// sheets and words are found by folder, `detail.<name>` is the text of its tab. This table determines its position.
 
 import { html } from "../kit/html.js";
 import { lazyPanel } from "../kit/lazy.js";
 import { Panel as Attention } from "../panels/attention/panel.js";
 
-/** Queries over a whole log: beside the requests, and for a log too long to load. */
+/** Queries over a complete log: beside the requests, and for a log too long to load. */
 export const Queries = lazyPanel(() => import("../panels/queries/panel.js"), "queries");
-/** The largest branches of the prefix cache: for a log too long to load, and for a monitored server. */
+/** Largest branches of the prefix cache: for a log too long to load, and for a monitored server. */
 export const Branches = lazyPanel(() => import("../panels/branches/panel.js"), "branches");
 const Requests = lazyPanel(() => import("../panels/requests/panel.js"), "requests");
 
 /**
- * Panels in the order of their tabs; a name is a value of the setting `detail`. `needs`: what a single-file page lacks
- * ("files" beside it), or also a site ("server"). `needsArrays`: not for a run recorded without arrays;
+ * Panels in the order of their tabs; a name is a value of the setting `detail`. `needs`: "files" are not in a
+ * single-file page, a "server" also not on a site. `needsArrays`: not for a run recorded without arrays;
  * `needsForgetting`: only with a forget_policy.
  * @type {{
  *   name: string, component: import("../kit/html.js").Component, needs?: "files" | "server", needsArrays?: boolean,

@@ -1,4 +1,4 @@
-// Learning view: the lesson, and beside it the live part of the page that it is about, in full size.
+// Lesson view: the lesson, and beside it the part of the page that it explains, live and in full size.
 
 import { t } from "../i18n/words.js";
 import { html } from "../kit/html.js";
@@ -30,17 +30,17 @@ const Marks = lazy(() => import("../panels/lesson/marks.js").then((found) => fou
 const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"), "provenance");
 
 export function LessonView() {
-  const isThere = currentLesson.value !== null;
-  // above a lesson, its figure has enough space
-  const isOpen = settings.lesson.value !== null && (isThere || isPhone());
+  const isLoaded = currentLesson.value !== null;
+  // on a phone, the figure is above the lesson
+  const isOpen = settings.lesson.value !== null && (isLoaded || isPhone());
   return html`<div class="lesson-view" data-open=${isOpen}>
     <${Lesson} />
-    ${isOpen ? (isThere ? html`<${Figure} />` : html`<div class="lesson-stage"></div>`) : null}
+    ${isOpen ? (isLoaded ? html`<${Figure} />` : html`<div class="lesson-stage"></div>`) : null}
   </div>
   <${Overlays} />`;
 }
 
-const WHOLE = new Set(["pool", "race"]); // parts that take the whole height
+const FULL_HEIGHT = new Set(["pool", "race"]); // parts that take the full height
 
 function Figure() {
   const part = shownPart.value?.part ?? "stage";
@@ -50,7 +50,7 @@ function Figure() {
     <div class="regions lesson-regions" data-region="lesson" data-part=${part}
       data-pool=${isInPool.value}>
       ${provenance.value ? html`<${Provenance} />` : null}
-      ${WHOLE.has(part) ? null : html`<${Stage} />`}
+      ${FULL_HEIGHT.has(part) ? null : html`<${Stage} />`}
       ${
         panel
           ? html`<section class="region detail" aria-label=${t(`detail.${part}`)} data-panel=${part}>

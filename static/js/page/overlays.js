@@ -1,4 +1,4 @@
-// Overlays of the page: help, export, flights between regions, the tooltip.
+// Overlays of the page: help, export, models, the write animation, and the tooltip.
 
 import { useLayoutEffect } from "../../vendor/preact/hooks.js";
 import { effect, signal } from "../../vendor/signals/signals.js";
@@ -14,18 +14,18 @@ import { log } from "../state/store.js";
 const Export = lazyPanel(() => import("../panels/export/panel.js"), "export", []);
 const Models = lazyPanel(() => import("../panels/models/panel.js"), "models");
 const Help = lazyPanel(() => import("../panels/help/panel.js"));
-const Flights = lazy(() => import("./write_animation.js").then((found) => found.WriteAnimation));
+const WriteAnimation = lazy(() => import("./write_animation.js").then((found) => found.WriteAnimation));
 
-const moved = signal(false); // set by the first motion; without motion there are no flights
+const hasMoved = signal(false); // set by the first motion; without motion there is no animation
 effect(() => {
-  if (moving.value) moved.value = true;
+  if (moving.value) hasMoved.value = true;
 });
 
 export function Overlays() {
-  useLayoutEffect(hideTip, [settings.viewMode.value, log.value]); // another view or run: what it explains is gone
+  useLayoutEffect(hideTip, [settings.viewMode.value, log.value]); // its element belongs to another view or run
   return html`${helpOpen.value ? html`<${Help} />` : null}
     ${exportOpen.value ? html`<${Export} />` : null}
     ${modelsOpen.value ? html`<${Models} />` : null}
-    ${moved.value ? html`<${Flights} />` : null}
+    ${hasMoved.value ? html`<${WriteAnimation} />` : null}
     <${Tooltip} />`;
 }

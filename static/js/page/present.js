@@ -1,4 +1,4 @@
-// Present mode for projection: the scene's card, stage and pool, and the sentence, as large as the screen allows.
+// Present view for projection: the scene's card, stage and pool, and the sentence, as large as the screen allows.
 
 import { useLayoutEffect } from "../../vendor/preact/hooks.js";
 import { toggle, toScene } from "../control/present.js";
@@ -13,7 +13,7 @@ import { Panel as Stage } from "../panels/stage/panel.js";
 import { Panel as Transport } from "../panels/transport/panel.js";
 import { Overlays } from "./overlays.js";
 
-const DRAWN_FOR = { width: 1280, height: 720 }; // px of the layout; larger screens scale it up
+const LAYOUT_SIZE = { width: 1280, height: 720 }; // px; larger screens scale the layout up
 
 export function PresentView() {
   useLayoutEffect(enlarge, []); // before the first paint
@@ -44,11 +44,11 @@ function Card() {
   </header>`;
 }
 
-/** Scale the page: marks of 12 px at 1280 × 720 have 18 px at 1920 × 1080, and canvases stay sharp. */
+/** Scale the page: text of 12 px at 1280 × 720 has 18 px at 1920 × 1080. Canvases stay sharp. */
 function enlarge() {
   const root = document.documentElement;
   const fit = () => {
-    const scale = Math.max(1, Math.min(innerWidth / DRAWN_FOR.width, innerHeight / DRAWN_FOR.height));
+    const scale = Math.max(1, Math.min(innerWidth / LAYOUT_SIZE.width, innerHeight / LAYOUT_SIZE.height));
     root.style.setProperty("--room-scale", String(scale));
     sharpen(scale * devicePixelRatio);
     themeChanged(); // repaints everything

@@ -1,4 +1,4 @@
-// Printing: in the light theme, with canvases at fixed sizes, since the browser lays the page out for paper without
+// Printing: in the light theme, with canvases at fixed sizes, as the browser lays the page out for paper without
 // waiting for them to be repainted.
 
 import { measureNow, sharpen } from "../kit/canvas.js";
@@ -6,10 +6,10 @@ import { themeChanged } from "../kit/colour.js";
 import { flushNow } from "../kit/frame.js";
 
 const PAINTED = ".token-row, .matrix .panel-canvas, .pool-scroll";
-const SHEET = 1000; // px of a sheet's width, see css/print.css
-const COLUMN = 420; // px of the column with the matrix
-const SHARP = 3; // canvas pixels per px
-const STRIP = 330; // minimum height of the token row in px, regardless of the screen
+const SHEET = 1000; // px; width of a sheet in css/print.css
+const COLUMN = 420; // px; width of the column with the matrix
+const RATIO = 3; // canvas pixels per px
+const MIN_ROW_HEIGHT = 330; // px; of the token row on paper
 
 export function followPrinting() {
   const root = document.documentElement;
@@ -19,9 +19,9 @@ export function followPrinting() {
     if (restore) return;
     const shown = root.dataset.theme ?? "auto";
     document.getElementById("print-link")?.replaceChildren(location.href);
-    root.dataset.printing = ""; // a phone mounts few regions
+    root.dataset.printing = ""; // css/print.css shows the same regions on a phone
     const release = freeze();
-    repaint("light", SHARP);
+    repaint("light", RATIO);
     fit();
     restore = () => {
       release();
@@ -49,11 +49,11 @@ function freeze() {
   /** @type {NodeListOf<HTMLElement>} */
   const painted = document.querySelectorAll(PAINTED);
   const changed = Array.from(painted, (element) => {
-    const least = element.matches(".token-row") ? { width: SHEET, height: STRIP } : { width: 0, height: 0 };
+    const minimum = element.matches(".token-row") ? { width: SHEET, height: MIN_ROW_HEIGHT } : { width: 0, height: 0 };
     return {
       element,
-      width: Math.max(least.width, element.offsetWidth),
-      height: Math.max(least.height, element.offsetHeight),
+      width: Math.max(minimum.width, element.offsetWidth),
+      height: Math.max(minimum.height, element.offsetHeight),
     };
   });
   for (const { element, width, height } of changed)

@@ -1,5 +1,6 @@
 // Workspace: header, transport, four regions; on a phone one region at a time. The transport is below the regions
-// visually, but precedes them in keyboard and reading order: the result of a step, and the controls for the next one.
+// visually, but before them in keyboard and reading order, as it has the result of a step and the controls for the
+// next.
 
 import { useLayoutEffect } from "../../vendor/preact/hooks.js";
 import { stop } from "../control/tour.js";
@@ -37,7 +38,7 @@ export function Workspace() {
     ${log.value?.header.observed || longRun.value ? null : html`<${Tabs} />`}
     ${longRun.value ? null : html`<${Transport} />`}
     <main class="regions" data-region=${settings.region.value} data-detail-large=${settings.detail_large.value}>
-      <${longRun.value ? LongRun : log.value?.header.observed ? Watched : Regions} />
+      <${longRun.value ? LongRun : log.value?.header.observed ? Monitored : Regions} />
     </main>
     <p class="print-link" id="print-link"></p>
     <${Overlays} />`;
@@ -47,7 +48,7 @@ const LongRun = () =>
   html`<${Large} library=${panelOf("library")} monitor=${Monitor} monitorTitle=${MonitorTitle} queries=${Queries}
     branches=${Branches} />`;
 
-const Watched = () => html`<${Monitor} queries=${Queries} branches=${Branches} />`;
+const Monitored = () => html`<${Monitor} queries=${Queries} branches=${Branches} />`;
 
 const Regions = () => html`<${Setup} />
       ${provenance.value ? html`<${Provenance} />` : null}
@@ -55,7 +56,7 @@ const Regions = () => html`<${Setup} />
       <${Detail} />
       <${Memory} />`;
 
-/** Scroll a phone to the top when the region changes, since the regions share one page. */
+/** Scroll a phone to the top when the region changes, as the regions share one page. */
 function toTop() {
   const regions = document.querySelector(".regions");
   const tabs = document.querySelector(".tabs");

@@ -1,4 +1,5 @@
-// Flights from the token row into the pool: the K and V written by a record move from their columns to their slots.
+// Animation of writes: the K and V that a record wrote move from their columns in the token row to their slots in the
+// pool.
 
 import { computed } from "../../vendor/signals/signals.js";
 import { slotOf } from "../core/metrics.js";
@@ -11,14 +12,14 @@ import { sequenceView, showsEarlierRecord } from "../state/store.js";
 
 /** @import {Box} from "../kit/anchors.js" */
 
-const MAX = 48; // positions; the first ones of a longer prompt suffice
+const MAX_POSITIONS = 48; // of a longer prompt, only the first are animated
 
 /** Positions of the sequence on stage that the drawn record wrote: [position, block, slot], in order. */
 const written = computed(() => {
   const now = sequenceView.value;
   if (!now?.entry || showsEarlierRecord.value) return [];
   const { start, token_ids: tokens } = now.entry;
-  return tokens.slice(0, MAX).flatMap((_, i) => {
+  return tokens.slice(0, MAX_POSITIONS).flatMap((_, i) => {
     const place = slotOf(now.table, now.blockSize, start + i);
     return place ? [/** @type {[number, number, number]} */ ([start + i, place.block, place.offset])] : [];
   });
@@ -33,25 +34,25 @@ export function WriteAnimation() {
 function paint(box, { width, height }) {
   const canvas = /** @type {HTMLCanvasElement} */ (box.querySelector("canvas"));
   const { write } = phasesNow();
-  const under = write > 0 && write < 1 ? written.peek() : [];
-  canvas.hidden = !under.length;
-  if (!under.length) return;
+  const moving = write > 0 && write < 1 ? written.peek() : [];
+  canvas.hidden = !moving.length;
+  if (!moving.length) return;
   const c = prepare(canvas, width, height);
   const palette = colours();
-  under.forEach(([position, block, offset], i) => {
+  moving.forEach(([position, block, offset], i) => {
     const slot = anchorOf("slot", block, offset);
-    const p = writeProgress(i, under.length, write);
+    const p = writeProgress(i, moving.length, write);
     if (!slot || p <= 0 || p >= 1) return;
     for (const kind of /** @type {const} */ (["k", "v"])) {
       const from = anchorOf("vector", kind, position);
-      const half = slot.width / 2; // K lands on the left of its slot, V on the right
+      const half = slot.width / 2; // K goes to the left half of its slot, V to the right
       if (from) paintOne(c, from, { ...slot, x: slot.x + (kind === "k" ? 0 : half), width: half }, p, palette[kind]);
     }
   });
 }
 
 /**
- * Draw one vector in flight; its size changes from that of its start to that of its target.
+ * Draw one moving vector. Its size changes from that of its start to that of its target.
  * @param {CanvasRenderingContext2D} c
  * @param {Box} from
  * @param {Box} to

@@ -1,10 +1,10 @@
-// Entry of the page /prompts/traffic, which shows and follows the report about a growing file.
+// Entry point of the page /prompts/traffic, which shows and updates the report on a growing file.
 
-const PAUSE = 1000; // ms between two questions whether the file has grown
+const POLL_MS = 1000; // between requests whether the file has grown
 const KEYED = "details[data-request]";
 
 /** @param {string} selector @returns {HTMLElement} */
-const found = (selector) => /** @type {HTMLElement} */ (document.querySelector(selector));
+const elementOf = (selector) => /** @type {HTMLElement} */ (document.querySelector(selector));
 
 /** @param {ParentNode} parent @returns {Map<string, HTMLDetailsElement>} */
 function turnsIn(parent) {
@@ -12,12 +12,11 @@ function turnsIn(parent) {
   return new Map([...turns].map((turn) => [turn.dataset.request ?? "", turn]));
 }
 
-/** Put a new report in place of the one before; what was open stays open, and what had the focus has it.
- * @param {string} text */
+/** Replace the report, and restore open turns, focus and scroll position. @param {string} text */
 function show(text) {
   const next = new DOMParser().parseFromString(text, "text/html").querySelector("main");
   if (!next) return;
-  const before = found("main");
+  const before = elementOf("main");
   const focused = /** @type {HTMLElement | null} */ (document.activeElement?.closest(KEYED) ?? null);
   const turns = turnsIn(next);
   for (const [request, turn] of turnsIn(before)) {
@@ -31,16 +30,16 @@ function show(text) {
   summary?.focus({ preventScroll: true });
 }
 
-/** @param {string} mark of the report that is shown; "": none is. @returns {Promise<string>} of the one that is now */
-async function ask(mark) {
-  const headers = mark ? { "If-None-Match": mark } : undefined;
-  const state = found("#state");
+/** @param {string} etag of the shown report; "": none @returns {Promise<string>} ETag of the report shown now */
+async function ask(etag) {
+  const headers = etag ? { "If-None-Match": etag } : undefined;
+  const state = elementOf("#state");
   try {
     const answer = await fetch(`traffic/report${location.search}`, { headers, cache: "no-store" });
     const { live = "", waiting = "" } = state.dataset;
     if (answer.status === 304) {
       state.textContent = live;
-      return mark;
+      return etag;
     }
     if (answer.status === 204) {
       state.textContent = waiting;
@@ -52,16 +51,16 @@ async function ask(mark) {
     return answer.headers.get("ETag") ?? "";
   } catch {
     state.textContent = state.dataset.lost ?? "";
-    return mark;
+    return etag;
   }
 }
 
 async function follow() {
-  for (let mark = ""; ; ) {
-    mark = await ask(mark);
-    await new Promise((resolve) => setTimeout(resolve, PAUSE));
+  for (let etag = ""; ; ) {
+    etag = await ask(etag);
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }
 }
 
-found("form").addEventListener("change", () => /** @type {HTMLFormElement} */ (found("form")).requestSubmit());
+elementOf("form").addEventListener("change", () => /** @type {HTMLFormElement} */ (elementOf("form")).requestSubmit());
 follow();

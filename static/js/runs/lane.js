@@ -1,4 +1,4 @@
-// Lane: one of several runs, with its session and its log so far.
+// Lane: one of several runs, with its session and its log.
 
 import { asBytes } from "../core/codec.js";
 import { unfinished } from "../core/instances.js";
@@ -14,17 +14,17 @@ export class Lane {
     this.theater = theater;
     this.epoch = epoch;
     this.log = new TraceLog(asBytes(header));
-    /** @type {{length: number, done: () => void, failed: (error: Error) => void}[]} waiting for a log length */
+    /** @type {{length: number, done: () => void, failed: (error: Error) => void}[]} callers waiting for a log length */
     this.waiting = [];
   }
 
-  /** Whether there is something left to compute. */
+  /** Whether there are unfinished sequences. */
   get unfinished() {
     return unfinished(this.log.tail) > 0;
   }
 
   /**
-   * Start an empty log of the session's next run. Waits for records of the previous log end.
+   * Start an empty log for the session's next run. Callers that wait for records of the previous one are resumed.
    * @param {{epoch: number, header: Uint8Array | ArrayBuffer}} begun
    */
   begin({ epoch, header }) {
@@ -43,9 +43,9 @@ export class Lane {
       const captured = captures?.[i];
       if (first + i === this.log.length) this.log.append(asBytes(bytes), captured ? asBytes(captured) : null);
     });
-    const here = this.waiting.filter(({ length }) => this.log.length >= length);
-    this.waiting = this.waiting.filter((one) => !here.includes(one));
-    for (const { done } of here) done();
+    const reached = this.waiting.filter(({ length }) => this.log.length >= length);
+    this.waiting = this.waiting.filter((one) => !reached.includes(one));
+    for (const { done } of reached) done();
   }
 
   /** Wait until the log has `length` records. @param {number} length @returns {Promise<void> | undefined} */
@@ -60,7 +60,7 @@ export class Lane {
   }
 }
 
-// Recorded lanes of a site: loaded completely, then played.
+// Recorded lanes of a site, which are loaded completely.
 
 /**
  * Load the lanes' logs. Throws Refusal if one cannot be read.

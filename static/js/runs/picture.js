@@ -1,4 +1,4 @@
-// Canvas of the lanes, repainted when they take a step, when another step is on view, and on changes of theme or
+// Canvas of the lanes, repainted when they take a step, when another step is shown, and on changes of theme or
 // language.
 
 import { language } from "../i18n/language.js";
@@ -13,7 +13,7 @@ import { hideTip, tipAt } from "../kit/tooltip.js";
  */
 
 /**
- * `tipOf(point, size)`: the tooltip there, or null; `choose(point, size)`: called on a press there.
+ * Picture. `tipOf(point, size)`: tooltip at a point, or null; `choose(point, size)`: called for a click.
  * @param {{
  *   player: import("./player.js").LanesPlayer,
  *   name: string,

@@ -1,4 +1,4 @@
-// Player of lanes in lockstep: one of them is on stage, and a step is one step of each.
+// Player of lanes in lockstep: one of them is on stage, and a step is one step of each lane.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { show } from "../control/drawn.js";
@@ -9,25 +9,25 @@ import * as store from "../state/store.js";
 import { isSame } from "./lockstep.js";
 import { stepRecords } from "./steps.js";
 
-/** @import {Wish} from "./lockstep.js" */
+/** @import {RunSpec} from "./lockstep.js" */
 
-const TYPING = 400; // ms without a change before another prompt or setting is applied
+const TYPING_MS = 400; // without a change, until another prompt or setting is applied
 
 export class LanesPlayer {
-  prefill = null; // the first step does it
-  add = null; // every lane gets the one prompt, or the exhibit's
+  prefill = null; // part of the first step
+  add = null; // the spec determines the prompts
   forks = false;
 
   /**
-   * `wish()`: what to run, null: nothing yet; `sentence()`: a sentence on the shown step.
+   * `spec()`: the runs to set up, or null; `sentence()`: text on the shown step.
    * @param {import("./lockstep.js").Lockstep} lanes
-   * @param {{wish: () => Wish | null, sentence: () => string}} about
+   * @param {{spec: () => RunSpec | null, sentence: () => string}} callbacks
    */
-  constructor(lanes, { wish, sentence }) {
+  constructor(lanes, { spec, sentence }) {
     this.lanes = lanes;
-    this.wish = wish;
+    this.spec = spec;
     this.sentence = sentence;
-    /** Index of the lane on stage; initially the last, which the panel's sentences are about. */
+    /** Index of the lane on stage; initially the last, which the panel's texts describe. */
     this.chosen = signal(lanes.names.length - 1);
     const log = computed(() => lanes.logs.value?.[this.chosen.value] ?? null);
     /** @type {import("../state/run.js").Run} */
@@ -38,7 +38,7 @@ export class LanesPlayer {
       pace: computed(() => (this.running() ? settings.speed.value : null)),
       theater: computed(() => (lanes.logs.value, lanes.theaters.lanes[this.chosen.value]?.theater ?? null)),
     };
-    /** Step on view: the `shownStep`-th of each lane. */
+    /** Number of the shown step in each lane. */
     this.shownStep = computed(() => {
       const [steps, index] = [lanes.numSteps.value, store.viewIndex.value];
       if (shownRun.value !== this.shown || !log.value || index >= store.numRecords.value - 1) return steps;
@@ -49,22 +49,23 @@ export class LanesPlayer {
   /** Show a lane and control all of them, until the returned function is called. */
   enter() {
     const { lanes } = this;
-    const giveBack = takeOver(this);
+    const release = takeOver(this);
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     let timer;
     /** @type {unknown} */
-    let seen = null;
+    let shownLogs = null;
     const stops = [
       effect(() => {
-        const wish = this.wish();
-        const here = store.connection.value === "live" || lanes.recorded;
-        lanes.phase.value; // the setup may have used another wish
+        const spec = this.spec();
+        const canRun = store.connection.value === "live" || lanes.recorded;
+        lanes.phase.value; // subscribes: the setup may have used another spec
         clearTimeout(timer);
-        if (wish && here && own.log.value) timer = setTimeout(() => lanes.prepare(wish), lanes.logs.value ? TYPING : 0);
+        if (spec && canRun && own.log.value)
+          timer = setTimeout(() => lanes.prepare(spec), lanes.logs.value ? TYPING_MS : 0);
       }),
       effect(() => {
-        if (!own.log.value || !lanes.logs.value || lanes.logs.value === seen) return;
-        seen = lanes.logs.value;
+        if (!own.log.value || !lanes.logs.value || lanes.logs.value === shownLogs) return;
+        shownLogs = lanes.logs.value;
         show(this.shown, lanes.recorded ? this.#recordOf(0) : null);
       }),
     ];
@@ -72,24 +73,24 @@ export class LanesPlayer {
       clearTimeout(timer);
       for (const stop of stops) stop();
       lanes.leave();
-      giveBack();
+      release();
     };
   }
 
-  /** Apply a changed wish: start its runs, or discard the previous ones if the lanes are not on show. */
+  /** Apply a changed spec: start its runs, or discard the previous ones if the lanes are not shown. */
   begin() {
-    const wish = this.wish();
-    if (driver.peek() === this && wish) this.lanes.restart(wish);
+    const spec = this.spec();
+    if (driver.peek() === this && spec) this.lanes.restart(spec);
     else this.lanes.reset();
   }
 
-  /** Go to `step`; at or past the newest step the lanes are followed. @param {number} step */
+  /** Go to `step`. At the newest step or after it, follow the lanes. @param {number} step */
   look(step) {
     if (step >= this.lanes.numSteps.peek()) store.backToLive();
     else store.goTo(this.#recordOf(step));
   }
 
-  /** Put another lane on stage, at the same step. @param {number} lane */
+  /** Show another lane on stage, at the same step. @param {number} lane */
   choose(lane) {
     const [step, follows] = [this.shownStep.peek(), store.following.peek()];
     batch(() => {
@@ -111,34 +112,32 @@ export class LanesPlayer {
   running = () => this.lanes.phase.value === "running";
 
   step = async () => {
-    const wish = this.#atNewest();
-    return wish ? this.lanes.step(wish) : false;
+    const spec = this.#atNewest();
+    return spec ? this.lanes.step(spec) : false;
   };
 
   run = async () => {
-    const wish = this.#atNewest();
-    if (wish) await this.lanes.run(wish);
+    const spec = this.#atNewest();
+    if (spec) await this.lanes.run(spec);
   };
 
   pause = () => this.lanes.pause();
 
   restart = async () => {
-    const wish = this.#atNewest();
-    if (wish) await this.lanes.restart(wish);
+    const spec = this.#atNewest();
+    if (spec) await this.lanes.restart(spec);
   };
 
   reset = this.restart;
 
   differs = () => {
-    const wish = this.wish();
-    return wish !== null && this.lanes.numSteps.value > 0 && !isSame(wish, this.lanes.wish.value);
+    const spec = this.spec();
+    return spec !== null && this.lanes.numSteps.value > 0 && !isSame(spec, this.lanes.spec.value);
   };
-
-  say = () => this.sentence();
 
   #atNewest() {
     store.backToLive();
-    return this.wish();
+    return this.spec();
   }
 }
 

@@ -4,11 +4,11 @@ import { Client, Refusal } from "../net/client.js";
 import { Lane } from "./lane.js";
 
 /** @import {Records} from "../core/wire.js" */
-/** @import {Wish} from "./lockstep.js" */
+/** @import {RunSpec} from "./lockstep.js" */
 
-const AGAIN = 500; // ms until a loading model is requested again
+const RETRY_MS = 500; // until a loading model is requested again
 
-/** Return the error for a lost session; without a message, for a lost connection. */
+/** Return the error for a lost session, or without a message for a lost connection. */
 export const lost = (message = "") => new Refusal({ code: "lost", message });
 
 export class LaneSessions {
@@ -20,7 +20,7 @@ export class LaneSessions {
   #connected = null;
 
   /**
-   * `lost(reason)`: the connection ("") or a session is lost; `failed(error)`: the records do not follow from the log.
+   * `lost(reason)`: the connection ("") or a session is lost; `failed(error)`: a record does not follow from the log.
    * @param {string} kind prefix of the sessions' names
    * @param {string[]} names of the lanes
    * @param {boolean} captures whether the lanes' arrays are needed
@@ -33,7 +33,7 @@ export class LaneSessions {
     this.handlers = handlers;
   }
 
-  /** Set up every lane with the wish's prompts queued. Returns their logs. @param {Wish} wish */
+  /** Set up every lane with the spec's prompts queued. Returns their logs. @param {RunSpec} spec */
   async setUp({ configs, prompts, sampling, models = {} }) {
     const client = await this.#connect();
     for (const name of this.names) await this.#open(client, name, configs[name], models[name] ?? null);
@@ -70,12 +70,12 @@ export class LaneSessions {
   async #open(client, name, config, model) {
     const known = this.lanes.find((lane) => lane.name === name);
     if (known)
-      return known.begin(await whenThere(() => client.ask("configure", { theater: known.theater, config, model })));
+      return known.begin(await whenLoaded(() => client.ask("configure", { theater: known.theater, config, model })));
     // `alone`: contents stored outside the pools by an earlier race must not be loaded
-    const about = { config, model, name: `${this.kind}: ${name}`, captures: this.captures, alone: true };
-    const { theater, ...begun } = await whenThere(() => client.ask("create", about));
+    const request = { config, model, name: `${this.kind}: ${name}`, captures: this.captures, alone: true };
+    const { theater, ...begun } = await whenLoaded(() => client.ask("create", request));
     this.lanes.push(new Lane(name, theater, begun));
-    // capturing tensors that are not shown would only cost time
+    // capturing tensors that are not shown would cost time
     if (!this.captures) await client.ask("focus", { theater, layers: [], heads: null });
   }
 
@@ -107,17 +107,17 @@ export class LaneSessions {
 }
 
 /**
- * Return the response of `ask`, repeating it while its model is loading: the server delays each response.
+ * Return the response of `ask`. It is repeated while its model is loading; the server delays each response.
  * @template T
  * @param {() => Promise<T>} ask
  * @returns {Promise<T>}
  */
-async function whenThere(ask) {
+async function whenLoaded(ask) {
   for (;;)
     try {
       return await ask();
     } catch (error) {
       if (!(error instanceof Refusal && error.code === "loading")) throw error;
-      await new Promise((resolve) => setTimeout(resolve, AGAIN));
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
 }

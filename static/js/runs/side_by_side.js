@@ -8,23 +8,23 @@ import { differsAt, labelsOf, placesShown } from "./tokens.js";
 
 /** @import {Aligned, Token} from "./tokens.js" */
 
-const LOW = 900; // px of the window
+const LOW_WINDOW = 900; // px
 
-/** Enlarge the panel while `wanted`, and restore its size afterwards. @param {boolean} wanted */
-export function useEnlarged(wanted) {
+/** Enlarge the panel while `isEnlarged`, and restore its size afterwards. @param {boolean} isEnlarged */
+export function useEnlarged(isEnlarged) {
   useEffect(() => {
-    if (!wanted) return undefined;
+    if (!isEnlarged) return undefined;
     const before = settings.detail_large.peek();
     settings.detail_large.value = true;
     return () => (settings.detail_large.value = before);
-  }, [wanted]);
+  }, [isEnlarged]);
 }
 
-/** Same as `useEnlarged`, only for windows so low that little of the panel would fit below the stage. */
-export const useEnlargedWhereLow = () => useEnlarged(globalThis.innerHeight < LOW);
+/** Enlarge the panel if the window is so low that little of it would fit below the stage. */
+export const useEnlargedWhereLow = () => useEnlarged(globalThis.innerHeight < LOW_WINDOW);
 
 /**
- * While `on`: enlarge the panel, and make its lanes the shown and controlled runs of the page.
+ * Enlarge the panel, and while `on` make its lanes the shown and controlled runs of the page.
  * @param {import("./player.js").LanesPlayer} player
  * @param {boolean} on
  */
@@ -36,7 +36,7 @@ export function useLanes(player, on) {
 /** Reason that there are no runs to show. @param {{of: string, text: string}} props `of`: the panel */
 export const Nothing = ({ of, text }) => html`<p class="hint" id=${`${of}-nothing`}>${text}</p>`;
 
-/** Positions kept in the document; the first difference is always also named in words. */
+/** Number of positions in the document around the first difference, which texts always name. */
 const SPAN = { before: 160, after: 160 };
 const NOTHING = "\u00a0"; // reserves the height of a line
 

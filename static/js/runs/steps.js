@@ -1,5 +1,5 @@
 // Alignment of several runs by step. Steps are counted per log; the `step`-th of one log corresponds to the `step`-th
-// of the other. A run with fewer steps stays at its last.
+// of the other. A run with fewer steps remains at its last.
 
 import { folding } from "../core/folds.js";
 

@@ -6,11 +6,11 @@ import { recordAt, stepRecords } from "./steps.js";
 /** @import {TraceLog} from "../core/log.js" */
 
 /**
- * A token that a run chose, and its position in the log. `chosen`: forced from outside instead of sampled.
+ * Token that a run chose, with its record and step. `chosen`: set by the user instead of sampled.
  * @typedef {{token_id: number, token_bytes: Uint8Array, record: number, step: number, chosen?: boolean}} Token
  *
- * The first position with different tokens, the step by which all runs reached it, and the tokens there; a run without
- * one has ended before.
+ * First position with different tokens, the step by which all runs reached it, and the tokens there. A run without a
+ * token has ended before.
  * @typedef {{place: number, step: number, tokens: (Token | undefined)[]}} Difference
  *
  * `same`: length of the common prefix of all lanes.
@@ -19,7 +19,7 @@ import { recordAt, stepRecords } from "./steps.js";
 
 /**
  * Align the lanes of one sequence. `ended(i)`: whether lane i gets no more tokens. A lane that ended before a position
- * where others have a token differs there; one that is only behind does not.
+ * where others have a token differs there. One that is only behind does not.
  * @param {Token[][]} lanes
  * @param {(lane: number) => boolean} ended
  * @returns {Aligned}
@@ -52,9 +52,9 @@ export const differsAt = ({ lanes, difference }, place) =>
   difference !== null && place >= difference.place && !isSame(lanes, place);
 
 /**
- * Return the range of positions kept in the document, around the first difference or else the end: [from, to).
+ * Return the range of positions in the document, [from, to): around the first difference, or else at the end.
  * @param {Aligned} aligned
- * @param {{before: number, after: number}} most
+ * @param {{before: number, after: number}} span
  * @returns {[number, number]}
  */
 export function placesShown({ lanes, same }, { before, after }) {
@@ -84,7 +84,7 @@ export function chosenBy(log, step) {
 }
 
 /**
- * Return the sequences of the logs after `step` steps, each aligned with its counterparts.
+ * Return the sequences of the logs after `step` steps, each aligned over the logs.
  * @param {TraceLog[]} logs
  * @param {number} step
  * @returns {(Aligned & {seq_id: number})[]}
@@ -98,7 +98,7 @@ export function sequencesAt(logs, step) {
 }
 
 /**
- * Return whether nothing is left to compute for a sequence after the log's `step`-th step.
+ * Return whether a sequence is finished after the log's `step`-th step.
  * @param {TraceLog} log
  * @param {number} step
  * @param {number} seqId

@@ -1,4 +1,4 @@
-// Sentences on several runs, shared by the panels: quoted tokens, choices per run, agreement.
+// Sentences on several runs, shared by panels: quoted tokens, tokens per run, agreement.
 
 import { stepFailed } from "../i18n/operations.js";
 import { t } from "../i18n/words.js";
@@ -36,11 +36,12 @@ export function verdict(names, aligned) {
 }
 
 /**
- * Return the message shown instead of the lanes: why they could not continue, or that there are none yet; or null.
+ * Return the message shown instead of the lanes: why they could not continue, or that there are none; null if there
+ * are.
  * @param {Lockstep} lanes
  * @returns {string | null}
  */
-export function beforehand(lanes) {
+export function placeholderText(lanes) {
   const problem = lanes.problem.value;
   if (problem?.objection) return stepFailed(problem.objection);
   if (problem) return problem.message || t("runs.lost");

@@ -1,4 +1,4 @@
-// State of the class that this page belongs to: the shared part, this seat's own part and the presenter's part.
+// State of this page's class: the shared part, this seat's part and the presenter's part.
 
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { settings } from "./settings.js";
@@ -8,7 +8,7 @@ import { settings } from "./settings.js";
 
 /** @typedef {import("../core/wire.js").ClassPressed} Pressed */
 
-/** State shared by every member; null while the page is in no class. @type {Signal<ClassState | null>} */
+/** State shared by all members; null while the page is in no class. @type {Signal<ClassState | null>} */
 export const classState = signal(null);
 let receivedAt = 0; // ms of this page's clock at which `classState` arrived
 classState.subscribe(() => (receivedAt = performance.now()));
@@ -27,18 +27,18 @@ export const presenting = signal(null);
 export const attendance = signal(null);
 /** Last key press of a remote control; a new object for each press. @type {Signal<Pressed | null>} */
 export const pressed = signal(null);
-/** Id of the question whose answers were taken off the projected view. */
+/** Id of the question whose answers were removed from the projected view. */
 export const dismissed = signal(-1);
 /**
- * Lesson question put to the class, for pages that do not have that lesson open.
+ * Lesson question asked to the class, for pages that do not have that lesson open.
  * @type {Signal<{theater: string, language: string, item: import("../core/wire.js").AskItem} | null>}
  */
 export const lessonQuestion = signal(null);
-/** Whether this page's follower may use the server for nothing but the class. */
+/** Whether this page's follower may use the server only for the class. */
 export const isGuest = signal(false);
 /** Whether the presenter has removed this seat. */
 export const removed = signal(false);
-/** Whether the server no longer knows this page's class, because it was restarted. */
+/** Whether the server lost this page's class because it was restarted. */
 export const forgotten = signal(false);
 /** Whether the follower has left the presenter's view to explore. */
 export const roaming = signal(false);
@@ -47,7 +47,7 @@ export const roaming = signal(false);
 export const startOpen = signal(false);
 /** Whether the join code is enlarged on the projector; `chosenAddress` indexes the address it shows. */
 export const isJoinCodeLarge = signal(false);
-/** Whether the presenter writes a question on the projector page itself. */
+/** Whether the dialog for a question is open on the projector page. */
 export const askOpen = signal(false);
 export const chosenAddress = signal(0);
 
@@ -56,14 +56,14 @@ export const attends = computed(() => classState.value !== null && !presents.val
 /** Whether the page is entering the class of its address, so that it may be a follower's. */
 export const enters = computed(() => settings.class.value !== null && classState.value === null);
 
-/** Whether the class sees what this page does. A teacher view runs beside the page that drives. */
+/** Whether the class follows this page. A teacher view is open beside the page that the class follows. */
 export const drives = computed(() => {
   const now = classState.value;
   if (!now || now.over || settings.viewMode.value === "teacher") return false;
   return presents.value ? now.driver === null : now.driver !== null && now.driver === ownSeat.value?.seat;
 });
 
-/** Whether a question can be put to the class: none is open. */
+/** Whether no question is open, so that one can be asked. */
 export const canAsk = computed(() => {
   const poll = classState.value?.poll ?? null;
   return poll === null || poll.phase === "shown";
@@ -73,7 +73,7 @@ export const canAsk = computed(() => {
 export const isLed = computed(() => classState.value !== null && !classState.value.over && !drives.value);
 
 /**
- * Apply an update of the class unless a newer one arrived first: a reply and a message may overtake each other.
+ * Apply an update of the class unless a newer one has arrived: a response and a message may overtake each other.
  * @param {ClassState} message
  */
 export function receiveState(message) {
@@ -93,7 +93,7 @@ export function answerTo(poll, round) {
 }
 
 /**
- * Return this seat's answer in the question's current or last round as a list of one, or an empty list. A second vote
+ * Return this seat's answer in the question's current or last round, as a list of at most one. A second vote
  * starts without the answers of the first.
  * @param {{id: number, round: number}} poll
  */

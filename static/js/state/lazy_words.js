@@ -1,13 +1,13 @@
-// Words of lazily loaded panels, fetched with the panel's code. The first of them also loads the long descriptions of
+// Words of lazily loaded panels, fetched with the panel's code. The first panel also loads the long descriptions of
 // operations.
 
 import { language, languageOf } from "../i18n/language.js";
 import { addMoreWords } from "../i18n/words.js";
 
-/** @type {Set<string>} folders of panels that are shown or about to be */
+/** @type {Set<string>} folders of panels that are shown or being loaded */
 const panels = new Set();
 /** @type {Set<string>} addresses already loaded */
-const here = new Set();
+const loaded = new Set();
 
 /**
  * Load a panel's words in the current language and in any language chosen later.
@@ -19,19 +19,19 @@ export async function addLazyWords(panel) {
 }
 
 /**
- * Fetch the missing words of all shown lazy panels in `code`. Returns whether any were missing: a panel may have been
- * added meanwhile.
+ * Fetch the missing words of all shown lazy panels in `code`. Returns whether any were missing, as a panel may have
+ * been added since.
  * @param {string} code
  */
 export async function loadLazyWords(code) {
   const missing = [...panels]
     .map((panel) => `static/js/panels/${panel}/lazy.${code}.json`)
     .concat(panels.size ? `words/telling/${code}.json` : [])
-    .filter((address) => !here.has(address));
+    .filter((address) => !loaded.has(address));
   await Promise.all(
     missing.map(async (address) => {
-      addMoreWords(code, languageOf(code)?.whole ? await textsAt(address) : await textsOrEnglish(address, code));
-      here.add(address);
+      addMoreWords(code, languageOf(code)?.isComplete ? await textsAt(address) : await textsOrEnglish(address, code));
+      loaded.add(address);
     }),
   );
   return missing.length > 0;

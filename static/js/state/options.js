@@ -3,11 +3,11 @@
 
 /** @import {Control, OptionFacts} from "../core/wire.js" */
 
-/** @typedef {OptionFacts & {control: Control}} OptionRow a row that the page offers */
+/** @typedef {OptionFacts & {control: Control}} OptionRow row of an option that the page offers */
 
 const element = globalThis.document?.getElementById("options") ?? null;
 /**
- * Embedded tables: option rows, models of other sizes, objectives of applications; on the page /scale the bounds of its
+ * Embedded tables: option rows, models of other sizes, objectives of applications; for the page /scale, bounds of its
  * numbers, by section.
  * @type {Record<"engine" | "sampling", OptionFacts[]> &
  *   {models?: ModelPreset[], slos?: Record<string, import("../core/goodput.js").Slo>,
@@ -24,13 +24,13 @@ export const APPLICATIONS = tables.slos ?? {};
  */
 
 /**
- * The bounds of an option that is a number.
+ * Return the bounds of an option that is a number.
  * @param {Pick<OptionFacts, "kind" | "ge" | "gt" | "le">} row
  * @returns {Bounds}
  */
 export const boundsOf = ({ kind, ge, gt, le }) => ({ min: ge, over: gt, max: le, whole: kind === "integer" });
 
-/** Whether a number is within bounds. @param {number} n @param {Bounds} bounds */
+/** Return whether a number is within bounds. @param {number} n @param {Bounds} bounds */
 export const fits = (n, { min, over, max, whole }) =>
   Number.isFinite(n) &&
   (!whole || Number.isSafeInteger(n)) &&
@@ -52,8 +52,8 @@ export const SAMPLING = offered(tables.sampling);
 export const ROWS = Object.fromEntries([...ENGINE, ...SAMPLING].map((row) => [row.name, row]));
 
 /**
- * Rows that the page sets for every run. The others are null until the user chooses; until then the server's default
- * holds.
+ * Rows that the page sets for every run. The others are null until the user chooses a value; until then the server's
+ * default applies.
  */
 export const LAYOUT = ENGINE.filter((row) => row.control.initial !== undefined);
 
@@ -69,12 +69,11 @@ export const rowsOf = (group) => {
   return [...rows.filter((row) => row.kind !== "switch"), ...rows.filter((row) => row.kind === "switch")];
 };
 
-// Models of other sizes (engine/accounting/models.toml), for estimating what the run would take as one of them. They
-
-// are embedded in the page's HTML, including single-file pages.
+// Models of other sizes (engine/accounting/models.toml), for estimating the run's memory with one of them. They are
+// embedded in the page's HTML, including single-file pages.
 
 /**
- * `latent_dim`: width of MLA's latent vector, which replaces K and V of heads if not 0. `dated`: ISO 8601.
+ * Model. `latent_dim`: width of MLA's latent vector, which replaces K and V of heads if not 0; `dated`: ISO 8601.
  * @typedef {{
  *   id: string, name: string, num_layers: number, num_kv_heads: number, head_dim: number, latent_dim: number,
  *   element_bytes: number, kv_bytes_per_token: number, source: string, dated: string | null, weights_bytes: number,

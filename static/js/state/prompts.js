@@ -19,28 +19,25 @@ const sent = signal(null);
 
 const numSequences = computed(() => (own.numRecords.value, own.log.value ? countSequences(own.log.value.tail) : 0));
 
-/** Text of the run's newest request, from any page and also after a reload; null before the first. */
-const inAddress = computed(() => {
+/** Text of the run's newest request, from any page; null before the first. */
+const newestText = computed(() => {
   const newest = numSequences.value ? [...(own.log.value?.tail.sequences.values() ?? [])].at(-1) : undefined;
   return newest ? promptText(newest.token_bytes.slice(0, newest.num_prompt_tokens)) : null;
 });
 
-/**
- * Return a prompt without what tokenizers prepend: a control token (by its name) and a space.
- * @param {Uint8Array[]} tokenBytes
- */
+/** Return a prompt without a control token and a space that tokenizers prepend. @param {Uint8Array[]} tokenBytes */
 function promptText([first, ...rest]) {
   const named = /^<[^<>]+>$/.test(joinText([first]));
   return joinText(named ? rest : [first, ...rest]).replace(/^ /, "");
 }
 
-const sentHere = computed(() => (sent.value && sent.value.id === own.log.value?.id ? sent.value.text : null));
+const sentText = computed(() => (sent.value && sent.value.id === own.log.value?.id ? sent.value.text : null));
 
 /** Content of the box. */
-export const draft = computed(() => written.value ?? sentHere.value ?? inAddress.value ?? offeredPrompts()[0]);
+export const draft = computed(() => written.value ?? sentText.value ?? newestText.value ?? offeredPrompts()[0]);
 
 /** Whether the run already has the draft, so that a step must not submit it again. */
-export const draftIsSent = computed(() => written.value === null && (sentHere.value ?? inAddress.value) !== null);
+export const draftIsSent = computed(() => written.value === null && (sentText.value ?? newestText.value) !== null);
 
 /** @param {string} text */
 export const writeDraft = (text) => (written.value = text);
@@ -49,10 +46,10 @@ export const writeDraft = (text) => (written.value = text);
 export function markSent(text) {
   const { id } = own.log.peek() ?? { id: -1 };
   sent.value = { id, text };
-  if (written.peek() === text) written.value = null; // otherwise the user has typed more meanwhile
+  if (written.peek() === text) written.value = null; // otherwise the user has changed the text since
 }
 
-/** Keep the current text for another submission: the log that has it is about to be replaced. */
+/** Keep the current text as a draft, as the log that contains it is about to be replaced. */
 export function keepDraft() {
   written.value = draft.peek();
 }

@@ -1,4 +1,4 @@
-// Roles of the run's attention heads. If they were not measured at training, they are measured in idle time as arrays
+// Roles of the run's attention heads. If they were not measured at training, they are measured in idle time when arrays
 // arrive.
 
 import { computed, effect, signal } from "../../vendor/signals/signals.js";
@@ -6,25 +6,25 @@ import { measuredHeads } from "../core/roles.js";
 import { captureVersion, log, numRecords } from "./store.js";
 
 const SLICE_MS = 6; // per frame
-const SHOWN_MS = 400; // between two updates while measuring continues
+const PUBLISH_MS = 400; // between updates while measuring continues
 
-/** Whether a map is shown that needs every head's role, even if roles were measured at training. */
+/** Whether a map is shown that needs the role of every head, even if roles were measured at training. */
 export const mapIsShown = signal(false);
 
 /**
- * Measuring code, loaded with the first run that needs it.
+ * Module that measures roles, loaded with the first run that needs it.
  * @type {import("../../vendor/signals/signals.js").Signal<typeof import("../core/roles.js") | null>}
  */
-const measuring = signal(null);
-const version = signal(0); // grows with each published result
-let waiting = false; // handle of the next slice
-let shownAt = 0;
+const rolesModule = signal(null);
+const version = signal(0); // incremented with each published result
+let isScheduled = false; // whether the next slice is scheduled
+let publishedAt = 0;
 /** @type {Promise<unknown> | null} */
 let loading = null;
 
 /** Roles measured so far, a new object for each update; null before there is a run. */
 export const roles = computed(() => {
-  const found = log.value && measuring.value?.rolesOf(log.value);
+  const found = log.value && rolesModule.value?.rolesOf(log.value);
   if (!found) return null;
   /** @type {typeof found.role} */
   const role = (l, h) => found.role(l, h);
@@ -34,7 +34,7 @@ export const roles = computed(() => {
 });
 
 /**
- * Heads worth looking at: those measured at training, else those that stand out in this run (`derived`).
+ * Instructive heads: those measured at training, else those that stand out in this run (`derived`).
  * @type {import("../../vendor/signals/signals.js").ReadonlySignal<
  *   {heads: import("../core/trace.js").HeadPattern[], derived: boolean}>}
  */
@@ -48,25 +48,25 @@ effect(() => {
   captureVersion.value;
   const model = log.value?.header.model;
   if (!model || (measuredHeads(model).length && !mapIsShown.value)) return;
-  if (measuring.value) goOn();
-  else if (!loading) loading = import("../core/roles.js").then((found) => (measuring.value = found));
+  if (rolesModule.value) scheduleSlice();
+  else if (!loading) loading = import("../core/roles.js").then((found) => (rolesModule.value = found));
 });
 
-function goOn() {
-  if (!waiting) setTimeout(measure);
-  waiting = true;
+function scheduleSlice() {
+  if (!isScheduled) setTimeout(measure);
+  isScheduled = true;
 }
 
 function measure() {
-  waiting = false;
+  isScheduled = false;
   const of = log.peek();
-  const found = of && measuring.peek()?.rolesOf(of);
+  const found = of && rolesModule.peek()?.rolesOf(of);
   if (!found) return;
   const [before, until] = [found.version, performance.now() + SLICE_MS];
   const done = found.measure(() => performance.now() > until);
-  if (found.version !== before && (done || performance.now() - shownAt > SHOWN_MS)) {
-    shownAt = performance.now();
+  if (found.version !== before && (done || performance.now() - publishedAt > PUBLISH_MS)) {
+    publishedAt = performance.now();
     version.value += 1;
   }
-  if (!done) goOn();
+  if (!done) scheduleSlice();
 }

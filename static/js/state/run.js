@@ -1,4 +1,4 @@
-// The run that the page shows: the session's own, or one that a panel shows in its place while it is open.
+// Run that the page shows: the session's own, or one that an open panel shows instead.
 
 import { computed, signal } from "../../vendor/signals/signals.js";
 
@@ -7,9 +7,9 @@ import { computed, signal } from "../../vendor/signals/signals.js";
 /** @import {Status} from "../core/wire.js" */
 
 /**
- * A run as it is shown. `log`: null before its header; it grows, and `numRecords` limits what is shown. `behind`:
+ * Run as the page shows it. `log`: null before its header; it grows, and `numRecords` limits the shown part. `behind`:
  * existing records that have not arrived; `pace`: current steps per second of its engine (0: unlimited), null while it
- * is idle. `theater`: its id on the server; null if the session knows it.
+ * is idle. `theater`: its id on the server; null for the session's run.
  *
  * @typedef {{
  *   log: Read<TraceLog | null>, numRecords: Read<number>, behind: Read<number>, pace: Read<number | null>,
@@ -23,7 +23,7 @@ export const status = signal(null);
 const numRecords = signal(0);
 
 /**
- * A log too long to load: `log` is null, its records stay on the server, and what is shown is queried.
+ * Log too long to load: `log` is null, its records stay on the server, and the page queries what it shows.
  *
  * @typedef {{theater: string, header: import("../core/trace.js").Header}} Large
  */
@@ -31,7 +31,7 @@ const numRecords = signal(0);
 /** @type {Signal<Large | null>} */
 const large = signal(null);
 
-/** The page's own run; written only by the session. */
+/** The page's own run, which only the session changes. */
 export const own = {
   log: signal(/** @type {TraceLog | null} */ (null)),
   numRecords,
@@ -41,8 +41,8 @@ export const own = {
   theater: signal(null),
 };
 
-/** The run on show; control/player.js sets it together with its controls. @type {Signal<Run>} */
+/** Shown run; control/player.js sets it together with its controls. @type {Signal<Run>} */
 export const shownRun = signal(/** @type {Run} */ (own));
 
-/** Whether the page's own run is on show. */
+/** Whether the page's own run is shown. */
 export const ownIsShown = computed(() => shownRun.value === own);

@@ -1,4 +1,4 @@
-// Mapping between settings and the fields of EngineConfig and SamplingParams.
+// Mapping between settings and fields of EngineConfig and SamplingParams.
 
 import { ENGINE, LAYOUT, ROWS, SAMPLING } from "./options.js";
 import { optionSetting, settings, TABLE } from "./settings.js";
@@ -9,13 +9,13 @@ import { firstModel, modelFacts, own } from "./store.js";
 
 /** @typedef {Record<string, unknown>} Fields fields of EngineConfig or SamplingParams, by name */
 
-/** Settings that give the number of instances of each kind. */
+/** Settings with the number of instances of each kind. */
 export const ROLES = ["prefill", "decode", "mixed"];
 
-/** Return the server's own configuration, by name; null until it is known. */
+/** Return the server's default configuration; null until it is loaded. */
 const serverConfig = () => /** @type {Record<string, OptionValue> | null} */ (modelFacts.value?.config ?? null);
 
-/** Return the server's own value of `name`; undefined until it is known. @param {string} name */
+/** Return the server's default of `name`; undefined until it is loaded. @param {string} name */
 export const defaultOf = (name) => serverConfig()?.[name];
 
 /**
@@ -29,13 +29,13 @@ export const chosenOr = (name) =>
   defaultOf(name) ??
   null;
 
-/** Convert a setting to the engine's field: the number that stands for "none" becomes null. @param {OptionRow} row */
+/** Convert a setting to the engine's field: the number that represents "none" becomes null. @param {OptionRow} row */
 const asField = ({ name, control }) => {
   const { value } = optionSetting(name);
   return value === control.none_as ? null : value;
 };
 
-/** Return the settings as fields of EngineConfig. `fault` is always included so that a run without one says so. */
+/** Return the settings as fields of EngineConfig. `fault` is always included, as null for a run without one. */
 export function wantedConfig() {
   /** @type {Fields} */
   const fields = { fault: settings.fault.value };
@@ -48,7 +48,7 @@ export function wantedConfig() {
   return fields;
 }
 
-/** Return the settings as fields of SamplingParams; the page supports one entry of a list at most. */
+/** Return the settings as fields of SamplingParams. Lists have at most one entry. */
 export function wantedSampling() {
   /** @type {Fields} */
   const fields = {};
@@ -61,7 +61,7 @@ export function wantedSampling() {
 }
 
 /**
- * Return whether the option can be chosen under the strategy and the option it depends on.
+ * Return whether an option applies with this strategy, and the option that it depends on is on.
  * @param {string} name
  * @param {unknown} [strategy]
  */
@@ -82,27 +82,27 @@ const isRetained = ({ name, derived_under }, strategy) =>
   applies(name, strategy) && !derived_under?.includes(String(strategy));
 
 /**
- * Return whether the absence of a setting from a header means that it is off. This does not hold if the option it
- * depends on is off.
+ * Return whether a setting that a header lacks is off. An option that depends on another may be missing because the
+ * other is off.
  * @param {OptionRow} row
  */
 const isOwn = ({ name, beside, control }) => !beside && (control.group !== "instances" || ROLES.includes(name));
 
-/** Return the name of the model for a new run; null until the server has reported its models. */
+/** Return the name of the model for a new run; null until the models are reported. */
 export const wantedModel = () => settings.model.value ?? firstModel.value;
 
-/** Number of requested configurations without a response. */
-export const asking = { count: 0 };
+/** Number of requested configurations without a response, as `count`. */
+export const pendingConfigs = { count: 0 };
 
 /**
- * Set the controls to the shown run's configuration, whichever page configured it. Links name only differences from the
- * server's defaults.
+ * Set the controls to the shown run's configuration, also if another page chose it. Links name only differences from
+ * the server's defaults.
  * @param {Fields} engine of the run's header
  */
 export function adoptConfig(engine) {
-  if (asking.count > 1) return; // newer choices are pending, so this run's settings are outdated
+  if (pendingConfigs.count > 1) return; // this run's settings are outdated, as newer ones are pending
   settings.fault.value = /** @type {string | null} */ (engine.fault ?? null);
-  const usual = serverConfig();
+  const defaults = serverConfig();
   for (const row of ENGINE) {
     const { name } = row;
     if (!isRetained(row, engine.strategy)) continue;
@@ -112,14 +112,14 @@ export function adoptConfig(engine) {
     }
     const [setting, own] = [optionSetting(name), /** @type {OptionValue} */ (engine[name])];
     if (LAYOUT.includes(row)) setting.value = own;
-    else if (usual) setting.value = own === usual[name] ? null : own;
+    else if (defaults) setting.value = own === defaults[name] ? null : own;
     else if (setting.value !== null) setting.value = own;
   }
 }
 
 /** Set the page's model to that of the shown run. @param {string} name */
 export function adoptModel(name) {
-  if (asking.count > 1 || !firstModel.value) return;
+  if (pendingConfigs.count > 1 || !firstModel.value) return;
   settings.model.value = name === firstModel.value ? null : name;
 }
 
@@ -131,12 +131,12 @@ export function adoptModel(name) {
 export function adoptLayout(rows) {
   for (const { name, control } of rows) {
     const row = LAYOUT.find((one) => one.name === name);
-    const wanted = /** @type {OptionValue | undefined} */ (control?.initial);
-    if (!row || wanted === undefined || wanted === row.control.initial) continue;
+    const initial = /** @type {OptionValue | undefined} */ (control?.initial);
+    if (!row || initial === undefined || initial === row.control.initial) continue;
     const setting = optionSetting(name);
     const isChosen = setting.peek() !== TABLE[name].initial;
-    row.control.initial = TABLE[name].initial = wanted;
-    if (!isChosen) setting.value = wanted;
+    row.control.initial = TABLE[name].initial = initial;
+    if (!isChosen) setting.value = initial;
   }
 }
 
@@ -154,20 +154,20 @@ export function differing() {
 }
 
 /**
- * Set every field from `config`, and fields it does not name to the server's default.
+ * Set every field from `config`; fields that it lacks get the server's default.
  * @param {Fields} config
  * @param {Fields} initial the page's own values
  */
 export function chooseConfig(config, initial) {
   settings.fault.value = /** @type {string | null} */ (config.fault ?? null);
   for (const row of ENGINE) {
-    const usual = LAYOUT.includes(row) ? initial[row.name] : defaultOf(row.name);
-    optionSetting(row.name).value = /** @type {OptionValue} */ (config[row.name] ?? usual ?? null);
+    const value = LAYOUT.includes(row) ? initial[row.name] : defaultOf(row.name);
+    optionSetting(row.name).value = /** @type {OptionValue} */ (config[row.name] ?? value ?? null);
   }
 }
 
 /**
- * Set every sampling field; a field that `sampling` does not name is reset to the page's initial value.
+ * Set every sampling field; fields that `sampling` lacks get the page's initial value.
  * @param {Fields} sampling
  * @param {Fields} initial
  */

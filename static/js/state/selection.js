@@ -1,4 +1,4 @@
-// Pinned selection: a history to walk back and forward, and its text form in the link.
+// History of pinned selections, and their text form in links.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { settings } from "./settings.js";
@@ -8,18 +8,18 @@ import * as store from "./store.js";
 
 /** @typedef {{target: Selection, step: number | null}} Entry */
 
-const LONGEST = 32;
+const MAX_ENTRIES = 32;
 /** @type {Record<string, Exclude<keyof Selection, "figure">>} */
 const LETTERS = { q: "query", p: "position", s: "seq", b: "block", o: "offset", r: "record", i: "op" };
 
 /**
- * History of selections; `step` is the record on view (null = the newest).
+ * History of selections; `step`: displayed record (null: the newest).
  * @type {import("../../vendor/signals/signals.js").Signal<{entries: Entry[], at: number}>}
  */
-const trail = signal({ entries: [], at: -1 });
+const history = signal({ entries: [], at: -1 });
 
-export const canGoBack = computed(() => trail.value.at > 0);
-export const canGoForward = computed(() => trail.value.at < trail.value.entries.length - 1);
+export const canGoBack = computed(() => history.value.at > 0);
+export const canGoForward = computed(() => history.value.at < history.value.entries.length - 1);
 
 /**
  * Follow a link of the chain to another selection, another record, or both.
@@ -37,63 +37,63 @@ export function follow({ go, select }) {
   });
 }
 
-export const goBack = () => walk(-1);
-export const goForward = () => walk(1);
+export const goBack = () => move(-1);
+export const goForward = () => move(1);
 
 /** @param {1 | -1} by */
-function walk(by) {
-  const { entries, at } = trail.value;
+function move(by) {
+  const { entries, at } = history.value;
   const entry = entries[at + by];
   if (!entry) return;
   leave();
   batch(() => {
-    trail.value = { entries: trail.value.entries, at: at + by };
+    history.value = { entries: history.value.entries, at: at + by };
     store.goTo(entry.step ?? Infinity);
     store.selected.value = entry.target;
   });
 }
 
-/** Store the record last viewed in the current entry, to return to it. */
+/** Store the displayed record in the current entry, to return to it. */
 function leave() {
-  const { entries, at } = trail.peek();
+  const { entries, at } = history.peek();
   if (at < 0) return;
-  trail.value = { entries: entries.with(at, { ...entries[at], step: settings.step.peek() }), at };
+  history.value = { entries: entries.with(at, { ...entries[at], step: settings.step.peek() }), at };
 }
 
 /** @param {Selection} target */
 function push(target) {
-  const { entries, at } = trail.peek();
-  const earlier = entries.slice(Math.max(0, at + 2 - LONGEST), at + 1);
-  trail.value = { entries: [...earlier, { target, step: settings.step.peek() }], at: earlier.length };
+  const { entries, at } = history.peek();
+  const earlier = entries.slice(Math.max(0, at + 2 - MAX_ENTRIES), at + 1);
+  history.value = { entries: [...earlier, { target, step: settings.step.peek() }], at: earlier.length };
 }
 
 /** @type {(a: unknown, b: unknown) => boolean} */
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
-/** Sync the selection with the history and the link. The link's own selection is applied once there is a record. */
+/** Synchronize the selection with history and link; the link's is applied when its record is loaded. */
 export function followSelection() {
-  let wanted = readSelection(settings.select.peek());
+  let fromLink = readSelection(settings.select.peek());
   effect(() => {
-    store.log.value; // the history of another run is invalid here
-    trail.value = { entries: [], at: -1 };
+    store.log.value; // the history of another run does not apply
+    history.value = { entries: [], at: -1 };
   });
   effect(() => {
     const target = store.selected.value;
-    const { entries, at } = trail.peek();
+    const { entries, at } = history.peek();
     if (target && !same(entries[at]?.target, target)) {
       leave();
       push(target);
     }
-    if (!wanted) settings.select.value = writeSelection(target);
+    if (!fromLink) settings.select.value = writeSelection(target);
   });
   effect(() => {
     const written = settings.select.value; // also changed by the browser's Back and Forward
-    if (!wanted && written !== writeSelection(store.selected.peek())) store.selected.value = readSelection(written);
+    if (!fromLink && written !== writeSelection(store.selected.peek())) store.selected.value = readSelection(written);
   });
   effect(() => {
-    if (!wanted || store.drawnIndex.value < 0 || store.viewIndex.value < (settings.step.value ?? 0)) return;
-    const target = wanted;
-    wanted = null;
+    if (!fromLink || store.drawnIndex.value < 0 || store.viewIndex.value < (settings.step.value ?? 0)) return;
+    const target = fromLink;
+    fromLink = null;
     store.selected.value = target;
   });
 }
@@ -115,7 +115,7 @@ export function writeSelection(target) {
 /** Parse a selection from `text`; null if it is invalid. @param {string | null} text @returns {Selection | null} */
 export function readSelection(text) {
   const figure = /^f-([a-z]+)$/.exec(text ?? "");
-  if (figure) return { figure: /** @type {Selection["figure"]} another one has no provenance */ (figure[1]) };
+  if (figure) return { figure: /** @type {Selection["figure"]} an unknown figure has no provenance */ (figure[1]) };
   if (!text || !/^([qpsbori]\d{1,9})+$/.test(text)) return null;
   return Object.fromEntries(
     [...text.matchAll(/([a-z])(\d+)/g)].map(([, letter, digits]) => [LETTERS[letter], Number(digits)]),

@@ -1,13 +1,13 @@
-// Types of settings: how each is read from a link and written into one.
+// Types of settings, which determine how values are read from and written into links.
 
 import { fits } from "./options.js";
 
 /**
- * Type of a setting: how it is parsed from a link (undefined: invalid) and written into one.
+ * Type of a setting: `parse` reads a value from a link (undefined: invalid), `write` writes a parsed value into one.
  *
  * @typedef {{
  *   parse: (text: string) => unknown, write: (value: any) => string, choices?: readonly string[]
- * }} SettingType `write` is given what `parse` gives
+ * }} SettingType
  */
 
 /** @type {SettingType} */
@@ -38,10 +38,7 @@ export const oneOf = (...choices) => ({
   choices,
 });
 
-/**
- * A choice whose values are written in a link as `spellings`.
- * @type {(spellings: Record<string, string>) => SettingType}
- */
+/** Return a choice written as `spellings` in links. @type {(spellings: Record<string, string>) => SettingType} */
 export const spelled = (spellings) => ({
   parse: (text) => Object.keys(spellings).find((value) => spellings[value] === text),
   write: (value) => spellings[value],
@@ -49,7 +46,7 @@ export const spelled = (spellings) => ({
 });
 
 /**
- * A number within bounds, or the one that stands for none; no other is read from a link.
+ * Return a type of numbers within bounds or equal to `none`; others are invalid in a link.
  * @param {SettingType} type
  * @param {import("./options.js").Bounds} bounds
  * @param {unknown} [none]

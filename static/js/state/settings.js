@@ -1,4 +1,4 @@
-// Typed table of the settings, which are also the URL: a link carries all that is needed to show the same view.
+// Typed table of the settings, which the URL contains: a link shows the same view.
 
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { sloOf } from "../core/goodput.js";
@@ -13,7 +13,7 @@ import { flag, integer, modelId, number, oneOf, order, spelled, text, within, wo
 
 /**
  * `remember`: also stored on this device, for the next visit without a link. `place`: part of the view, restored by the
- * browser's Back and Forward. `renamed`: values of older links and their current names. `link`: its name in a
+ * browser's Back and Forward. `renamed`: values in older links and their current names. `link`: its name in a
  * link.
  *
  * @typedef {{
@@ -65,34 +65,34 @@ function optionRows(rows) {
   return Object.fromEntries(rows.map((row) => [row.name, { type: typeOf(row), initial: row.control.initial ?? null }]));
 }
 
-const preferred = () => {
-  const wanted = globalThis.navigator?.language?.toLowerCase() ?? "";
-  return LANGUAGES.find((one) => wanted.startsWith(one.code))?.code ?? "en";
+const initialLanguage = () => {
+  const browserLanguage = globalThis.navigator?.language?.toLowerCase() ?? "";
+  return LANGUAGES.find((one) => browserLanguage.startsWith(one.code))?.code ?? "en";
 };
 
 /** @type {SettingTable} */
 export const TABLE = {
-  lang: { type: oneOf(...LANGUAGES.map((one) => one.code)), initial: preferred(), remember: true },
+  lang: { type: oneOf(...LANGUAGES.map((one) => one.code)), initial: initialLanguage(), remember: true },
   theme: { type: oneOf("auto", "light", "dark"), initial: "auto", remember: true },
   theater: { type: text, initial: null },
   recording: { type: text, initial: null },
   class: { type: text, initial: null }, // id of the class this page is in
   teach: { type: flag, initial: false }, // open a class as soon as there is a run
   model: { type: text, initial: null }, // server model for new runs; null = its first
-  step: { type: integer, initial: null, place: true }, // record on view; null = the newest
+  step: { type: integer, initial: null, place: true }, // displayed record; null = the newest
   sub: { type: integer, initial: null, place: true }, // sub-step up to which it is shown; null = complete
   seq: { type: integer, initial: null, place: true }, // sequence on stage; null = follow the batch
-  layer: { type: integer, initial: null, place: true }, // null = the layer and head that show the most structure
+  layer: { type: integer, initial: null, place: true }, // null = the default head (core/teaching.js)
   head: { type: integer, initial: null, place: true },
   speed: { type: number, initial: 4 }, // steps per second of the engine and of playback; 0 = unlimited
   ...optionRows(ENGINE),
-  scene: { type: text, initial: null }, // scene that supplies the run's prompts; null = the user's own
-  fault: { type: text, initial: null }, // fault injected into the engine on purpose; null = none
+  scene: { type: text, initial: null }, // scene with the run's prompts; null = the user's prompts
+  fault: { type: text, initial: null }, // fault injected into the engine; null = none
   priority: { type: within(integer, PROMPT_BOUNDS.priority), initial: 0 }, // of new prompts; lower is scheduled first
   after: { type: within(integer, PROMPT_BOUNDS.after), initial: 0 }, // steps before a prompt is submitted
   ...optionRows(SAMPLING),
   viewMode: {
-    link: "distance", // links keep the name and values that they have always had
+    link: "distance", // links of all versions have this name and these values
     type: spelled({ intro: "look", present: "room", workspace: "bench", lesson: "learn", teacher: "desk" }),
     initial: "workspace",
     place: true,
@@ -107,7 +107,7 @@ export const TABLE = {
   }, // on a phone: the visible region
   // panel of the detail region, listed in page/detail_panels.js
   detail: { type: word, initial: "attention", place: true },
-  exhibit: { type: text, initial: null, place: true }, // museum panel: the fault on show
+  exhibit: { type: text, initial: null, place: true }, // museum panel: the shown fault
   // compare panel: a session or recording; null = the run on stage
   run_a: { type: text, initial: null, place: true },
   run_b: { type: text, initial: null, place: true },
@@ -142,10 +142,7 @@ export const settings = /** @type {Settings} */ (
 export const optionSetting = (name) =>
   /** @type {Signal<OptionValue>} */ (/** @type {Record<string, unknown>} */ (settings)[name]);
 
-/**
- * Parse the settings of a query string, by name; unknown names and invalid values are left out.
- * @param {string} query
- */
+/** Parse the settings of a query string; unknown names and invalid values are ignored. @param {string} query */
 export function parseQuery(query, table = TABLE) {
   /** @type {Record<string, unknown>} */
   const found = {};
@@ -175,7 +172,7 @@ export function writeQuery(values, table = TABLE) {
 }
 
 /**
- * Parse the settings of an address: its query, and its hash (`#step=12`), which wins.
+ * Parse the settings of an address: its query, and its hash (`#step=12`), which takes precedence.
  * @param {{search: string, hash: string}} location
  */
 export function parseAddress(location, table = TABLE) {
@@ -184,12 +181,12 @@ export function parseAddress(location, table = TABLE) {
 
 const WRITE_DELAY = 150; // ms without a change before the address is updated
 let writeNow = () => {};
-let enterNew = false;
+let pushNext = false; // whether the next change is a new history entry
 
 /** Push the next change of the address as a new history entry, so that Back returns to the current view. */
 export function markPlace() {
   writeNow();
-  enterNew = true;
+  pushNext = true;
 }
 
 /**
@@ -206,8 +203,8 @@ export function openView(viewMode, more = {}) {
 }
 
 /**
- * Read this device's storage, then the address; from then on write both back as settings change. Other pages pass their
- * own `table` and `signals`.
+ * Read the settings from this device's storage, then from the address; then write changes to both. Other pages pass
+ * their own `table` and `signals`.
  * @param {{search: string, hash: string, pathname: string}} location
  * @param {Pick<History, "pushState" | "replaceState">} history
  * @param {Pick<Storage, "getItem" | "setItem"> | null} storage null: nothing is stored
@@ -238,25 +235,25 @@ export function connectSettings(location, history, storage, events = globalThis,
     const query = writeQuery(values, table);
     try {
       const anchor = location.hash.includes("=") ? "" : location.hash; // an anchor of the page, not settings
-      history[enterNew ? "pushState" : "replaceState"](null, "", (query ? `?${query}` : location.pathname) + anchor);
+      history[pushNext ? "pushState" : "replaceState"](null, "", (query ? `?${query}` : location.pathname) + anchor);
     } catch {
-      // a page in a frame, as in a notebook, has no address of its own
+      // a page in a frame, such as in a notebook, cannot change its address
     }
-    enterNew = false;
-    const keep = Object.fromEntries(
+    pushNext = false;
+    const stored = Object.fromEntries(
       Object.keys(table)
         .filter((n) => table[n].remember)
         .map((n) => [n, values[n]]),
     );
     try {
-      storage?.setItem(MEMORY_KEY, JSON.stringify(keep));
+      storage?.setItem(MEMORY_KEY, JSON.stringify(stored));
     } catch {
-      // storage may be refused in a private window; the link still carries everything
+      // storage may be refused in a private window; the link has all settings
     }
   };
   effect(() => {
     values = Object.fromEntries(Object.entries(signals).map(([name, s]) => [name, s.value]));
-    if (enterNew) return writeNow(); // before the page is drawn: Back may be pressed right after a jump
+    if (pushNext) return writeNow(); // before the page is drawn, as Back may be pressed right after a jump
     clearTimeout(timer);
     timer = setTimeout(writeNow, WRITE_DELAY);
   });
@@ -269,7 +266,7 @@ export function connectSettings(location, history, storage, events = globalThis,
  * @param {Record<string, Signal<unknown>>} signals
  */
 function returnTo(found, table, signals) {
-  enterNew = false;
+  pushNext = false;
   batch(() => {
     for (const [name, row] of Object.entries(table)) if (row.place) signals[name].value = found[name] ?? row.initial;
   });

@@ -1,17 +1,17 @@
-// The moment (state/playhead.js) of the sequence on stage. A finished sequence shown at its last record is always
+// Playhead (state/playhead.js) of the sequence on stage. A finished sequence shown at its last record is always
 // complete, regardless of motion elsewhere.
 
 import { computed } from "../../vendor/signals/signals.js";
-import * as moment from "./playhead.js";
+import * as playhead from "./playhead.js";
 import { showsEarlierRecord } from "./store.js";
 
-const WHOLE = moment.phaseProgress(moment.PHASES.length);
+const COMPLETE = playhead.phaseProgress(playhead.PHASES.length);
 
 /** Return the progress of one phase, in [0, 1]. @param {import("./playhead.js").Phase} name */
-export const phase = (name) => (showsEarlierRecord.value ? 1 : moment.phase(name));
+export const phase = (name) => (showsEarlierRecord.value ? 1 : playhead.phase(name));
 
 /** Return the progress of all phases without subscribing to frames. */
-export const phasesNow = () => (showsEarlierRecord.peek() ? WHOLE : moment.phasesNow());
+export const phasesNow = () => (showsEarlierRecord.peek() ? COMPLETE : playhead.phasesNow());
 
-/** The sub-step up to which it is shown; null: complete. */
-export const viewSub = computed(() => (showsEarlierRecord.value ? null : moment.viewSub.value));
+/** Sub-step up to which it is shown; null: complete. */
+export const viewSub = computed(() => (showsEarlierRecord.value ? null : playhead.viewSub.value));

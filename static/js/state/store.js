@@ -1,4 +1,4 @@
-// The page's state as signals: the log, the record on view, and what is pointed at.
+// The page's state as signals: the log, the displayed record, and the selections.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { isBare } from "../core/bare.js";
@@ -25,27 +25,25 @@ import { settings } from "./settings.js";
  * @typedef {"connecting" | "live" | "lost" | "replay" | "gone"} Connection
  */
 
-/** A selection, hovered or pinned; core/provenance.js defines which fields go together. */
-
 export { own, ownIsShown, status };
 
-/** The log on show; null before the first header. It grows in place: read `numRecords` to subscribe. */
+/** Shown log; null before the first header. It grows in place, so read `numRecords` to subscribe. */
 export const log = computed(() => shownRun.value.log.value);
 export const numRecords = computed(() => shownRun.value.numRecords.value);
-/** The page's own run if it is on show and too long to load; otherwise null. */
+/** The page's own run if it is shown and too long to load, else null. */
 export const longRun = computed(() => (ownIsShown.value ? own.large.value : null));
-/** Number of its records that have not arrived yet. */
+/** Number of the shown run's records that have not arrived. */
 export const behind = computed(() => shownRun.value.behind.value);
-/** Current steps per second of its engine, 0 = unlimited; null while it is idle. */
+/** Current steps per second of the shown run's engine, 0 = unlimited; null while it is idle. */
 export const pace = computed(() => shownRun.value.pace.value);
 
 /** Connection state of the page's own run; set only by the session. @type {Signal<Connection>} */
 export const connection = signal("connecting");
-/** Whether the page shows a recording or is about to. */
+/** Whether the page shows or loads a recording. */
 export const isReplay = computed(
   () => connection.value === "replay" || (connection.value === "connecting" && settings.recording.value !== null),
 );
-/** Whether the connection uses polling because no WebSocket gets through. */
+/** Whether the connection uses polling because WebSockets are blocked. */
 export const isPolling = signal(false);
 /** Response of `/api/model`, or null. @type {Signal<Facts | null>} */
 export const modelFacts = signal(null);
@@ -53,11 +51,11 @@ export const modelFacts = signal(null);
 export const serverModel = signal(null);
 /** Loading status of each of the server's models, by name. @type {Signal<Record<string, ModelStatus>>} */
 export const models = signal({});
-/** Name of the first model, used by runs that name none; null until reported. */
+/** Name of the first model, the default of runs; null until reported. */
 export const firstModel = computed(
   () => Object.values(models.value).find(({ place }) => place === "first")?.name ?? null,
 );
-/** The model the run waits for, the first or the chosen one; null if it is loaded. */
+/** Model that is loading, the first or the chosen one, or null. */
 export const loadingModel = computed(() => {
   const awaited = [serverModel.value, models.value[settings.model.value ?? ""]];
   return awaited.find((one) => one?.state === "loading") ?? null;
@@ -70,25 +68,25 @@ effect(() => {
 });
 /** Exhibits of the server's fault museum; empty until reported. */
 export const exhibits = computed(() => modelFacts.value?.museum ?? []);
-const underWay = signal(0);
-/** Whether a command is in flight. */
-export const busy = computed(() => underWay.value > 0);
+const numPending = signal(0);
+/** Whether a command is pending. */
+export const busy = computed(() => numPending.value > 0);
 /**
- * Run `work`, a command that may overlap with others, and return its result.
+ * Run the command `work` and return its result. `busy` is true until it ends; commands may overlap.
  * @template T
  * @param {() => Promise<T>} work
  */
 export async function whileBusy(work) {
-  underWay.value += 1;
+  numPending.value += 1;
   try {
     return await work();
   } finally {
-    underWay.value -= 1;
+    numPending.value -= 1;
   }
 }
-/** Sentences shown for a few seconds. @type {Signal<{id: number, text: string, tone: Tone}[]>} */
+/** Messages that are displayed for some seconds. @type {Signal<{id: number, text: string, tone: Tone}[]>} */
 export const toasts = signal([]);
-/** Grows when a capture arrives later than its record. */
+/** Incremented when a capture arrives later than its record. */
 export const captureVersion = signal(0);
 /** Number of arrays being fetched. */
 export const fetching = signal(0);
@@ -103,23 +101,23 @@ export const viewIndex = computed(() => {
 /** Whether the view follows the log's tail. */
 export const following = computed(() => settings.step.value === null);
 
-/** Record the motion draws now; set only by state/playhead.js. */
+/** Record that the motion draws; set only by state/playhead.js. */
 export const drawing = signal(-1);
-/** Index of the record being drawn. The views follow it; it reaches `viewIndex` when a motion ends. */
+/** Index of the drawn record, which the views show. It reaches `viewIndex` when a motion ends. */
 export const drawnIndex = computed(() => Math.min(drawing.value, numRecords.value - 1));
 
 export const record = computed(() => (log.value && drawnIndex.value >= 0 ? log.value.records[drawnIndex.value] : null));
 export const state = computed(() => (log.value ? log.value.stateAt(drawnIndex.value) : null));
 
-/** The sequence on stage: the chosen one, else one that the record computed, else the newest. */
+/** Sequence on stage: the chosen one, else one that the record computed, else the newest. */
 export const shownSeq = computed(() => {
   if (!state.value) return null;
   const { sequences, running } = state.value;
   const chosen = settings.seq.value;
   if (chosen !== null && sequences.has(chosen)) return chosen;
   const { batch = [], ops = [] } = record.value ?? {};
-  const came = ops.find((op) => op.type === "arrive"); // a moved sequence is shown
-  return batch[0]?.seq_id ?? came?.seq_id ?? running[0] ?? [...sequences.keys()].at(-1) ?? null;
+  const arrived = ops.find((op) => op.type === "arrive");
+  return batch[0]?.seq_id ?? arrived?.seq_id ?? running[0] ?? [...sequences.keys()].at(-1) ?? null;
 });
 
 /**
@@ -134,7 +132,7 @@ export const stageIndex = computed(() => {
 /** Whether that record is earlier than the drawn one. */
 export const showsEarlierRecord = computed(() => stageIndex.value !== drawnIndex.value);
 
-/** The layer and head that show the most structure, chosen once when the first arrays arrive. */
+/** Default layer and head, chosen once when the first arrays arrive. */
 const teaching = computed(() => {
   numRecords.value;
   captureVersion.value;
@@ -151,16 +149,16 @@ export const head = computed(() =>
 );
 
 export const sequenceView = computed(() => {
-  captureVersion.value; // a late capture changes what can be drawn
+  captureVersion.value; // a late capture can be drawn
   if (!log.value || shownSeq.value === null) return null;
   return sequenceViewAt(log.value, stageIndex.value, shownSeq.value, layer.value, head.value);
 });
 
-/** Whether the run was recorded without arrays: views that need them yield their space. */
+/** Whether the run was recorded without arrays, so that views of them are hidden. */
 export const bare = computed(() => numRecords.value > 0 && log.value !== null && isBare(log.value));
 
 /**
- * Hovered and pinned selections of core/provenance.js, such as {position} or {block, offset}; null for nothing.
+ * Hovered and pinned selection of core/provenance.js, such as {position} or {block, offset}, or null.
  * @type {Signal<Selection | null>}
  */
 export const hovered = signal(null);
@@ -169,7 +167,7 @@ export const selected = signal(null);
 export const pointed = computed(() => hovered.value ?? onStage(selected.value));
 
 /**
- * Return `target`, or null if it is a position of a sequence that is not on stage: the columns belong to another.
+ * Return `target`, or null if it is a position of a sequence that is not on stage.
  * @type {(target: Selection | null) => Selection | null}
  */
 const onStage = (target) =>
@@ -179,7 +177,7 @@ const view = computed(() => (captureVersion.value, { seq: shownSeq.value, layer:
 
 /**
  * Return whether `target` is a position of a finished sequence on stage. Its provenance is that of its last record, and
- * no pool slot is highlighted, since another sequence may have it now.
+ * no pool slot is highlighted, as another sequence may have it now.
  * @type {(target: Selection | null) => boolean}
  */
 const isPast = (target) =>
@@ -189,11 +187,11 @@ const isPast = (target) =>
 const provenanceNow = (target) =>
   log.value && provenanceOf(log.value, isPast(target) ? stageIndex.value : drawnIndex.value, target, view.value);
 
-/** Provenance of the hovered selection (the one line) and of the pinned one (the panel); null for nothing. */
+/** Provenance of the hovered or pinned selection (one line) and of the pinned one (panel), or null. */
 export const chain = computed(() => provenanceNow(pointed.value));
 export const provenance = computed(() => provenanceNow(selected.value));
 
-/** Everything connected with what is pointed at: {blocks, slots, seqs}, sets of ids; null for nothing. */
+/** Ids connected with the hovered or pinned selection, as sets: {blocks, slots, seqs}; null without one. */
 export const connected = computed(() =>
   log.value && pointed.value && !isPast(pointed.value)
     ? connectedTo(log.value, drawnIndex.value, pointed.value, view.value)
@@ -201,8 +199,8 @@ export const connected = computed(() =>
 );
 
 /**
- * Show record `index`. At or past the newest record of a live run, the run is followed again. The last record of a
- * recording is pinned like any other, so that a link to it leads there.
+ * Show record `index`. At or after the newest record of a live run, the run is followed. The last record of a
+ * recording is pinned like any other, so that links to it show it.
  * @param {number} index
  */
 export function goTo(index) {
@@ -224,13 +222,13 @@ export function select(target) {
     target.position !== undefined && target.seq === undefined
       ? { ...target, seq: shownSeq.value ?? undefined }
       : target;
-  const same = JSON.stringify(selected.value) === JSON.stringify(named);
-  selected.value = same ? null : named;
+  const isSame = JSON.stringify(selected.value) === JSON.stringify(named);
+  selected.value = isSame ? null : named;
 }
 
 let nextToast = 0;
 
-/** Show a sentence for a few seconds. @param {string | null} text nothing is shown for null @param {Tone} [tone] */
+/** Display a message for 8 s; no-op for null. @param {string | null} text @param {Tone} [tone] */
 export function toast(text, tone = "info") {
   if (!text || toasts.value.some((t) => t.text === text)) return;
   const id = nextToast++;

@@ -1,43 +1,43 @@
 // Pages without a server: a single file that embeds a log or a lesson, and a static site (`kvtheater export --site`)
-// with recordings as files beside it.
+// with recordings as files.
 
 import { settings } from "./settings.js";
 
 /** @import {Transcript} from "../core/lesson_replay.js" */
 
 const LOG = "embedded-log";
-const LESSON = "embedded-lesson"; // prefix of its runs: -<language>-<run> follows
+const LESSON = "embedded-lesson"; // its runs have the ids embedded-lesson-<language>-<run>
 
 /** @param {string} id */
-const has = (id) => globalThis.document?.getElementById(id) != null;
+const hasElement = (id) => globalThis.document?.getElementById(id) != null;
 
 /** Whether the page embeds a log. */
-export const hasTrace = has(LOG);
+export const hasTrace = hasElement(LOG);
 
 /** Whether the page embeds a lesson. */
-export const hasLesson = has(LESSON);
+export const hasLesson = hasElement(LESSON);
 
 /** Whether this is a single-file page. */
 export const isEmbedded = hasTrace || hasLesson;
 
-/** @param {string} id of the element that holds the data @returns {Promise<ArrayBuffer>} */
-function inflated(id) {
+/** @param {string} id of the element with the data @returns {Promise<ArrayBuffer>} */
+function unpack(id) {
   const packed = document.getElementById(id)?.textContent ?? "";
   const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
 }
 
 /** Return the embedded `.kvtrace` as an ArrayBuffer; null if the page embeds a lesson. */
-export const embeddedTrace = async () => (hasTrace ? inflated(LOG) : null);
+export const embeddedTrace = async () => (hasTrace ? unpack(LOG) : null);
 
 /**
  * Return the embedded lesson.
  * @returns {Promise<{card: import("../core/wire.js").Card, transcripts: Record<string, Transcript>}>}
  */
-export const embeddedLesson = async () => JSON.parse(new TextDecoder().decode(await inflated(LESSON)));
+export const embeddedLesson = async () => JSON.parse(new TextDecoder().decode(await unpack(LESSON)));
 
 /** Return the `.kvtrace` of one run of the embedded lesson. @param {string} code of a language @param {number} run */
-export const embeddedRun = (code, run) => inflated(`${LESSON}-${code}-${run}`);
+export const embeddedRun = (code, run) => unpack(`${LESSON}-${code}-${run}`);
 
 /** Return the embedded words of a language. @param {string} code */
 export const embeddedWords = (code) => JSON.parse(document.getElementById("page-words")?.textContent ?? "{}")[code];
@@ -58,11 +58,11 @@ export const siteLesson = (lesson, code) => `lessons/${lesson}.${code}.json`;
 /** @param {string} lesson @param {string} code @param {number} run */
 export const siteLessonRun = (lesson, code, run) => `lessons/${lesson}.${code}.${run}.kvtrace`;
 
-/** Return the recording that a site shows if the link names none. */
+/** Return the recording that a site shows by default. */
 export const firstOfSite = () => `rec-opening-${settings.lang.value}`;
 
 /**
- * A recorded what-if branch: the run `of` continued with `token_id` for sequence `seq` in `record`.
+ * Recorded fork: the run `of` continued with `token_id` for sequence `seq` in `record`.
  *
  * @typedef {{of: string, record: number, seq: number, token_id: number, id: string}} Future
  */

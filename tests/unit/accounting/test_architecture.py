@@ -148,15 +148,15 @@ def test_a_configuration_is_read_from_a_file_or_a_folder(tmp_path: Path) -> None
     [
         (b"{", "this is not a config.json"),
         (b"[" * 100_000, "this is not a config.json"),
-        (b"[1]", "one JSON object"),
-        (b"{}", "no model_type"),
+        (b"[1]", "a JSON object"),
+        (b"{}", "lacks model_type"),
         (b"x" * (MAX_BYTES + 1), "at most 262144 bytes"),
         (b'{"model_type": "chatglm"}', "does not support the family 'chatglm'"),
         (b'{"model_type": "vit"}', "generates no text"),
         (b'{"model_type": "llama", "num_hidden_layers": 100000}', "num_hidden_layers of the configuration is 100000"),
         (b'{"model_type": "llama", "num_key_value_heads": -1}', "num_key_value_heads of the configuration is -1"),
         (b'{"model_type": "llama", "hidden_size": "wide"}', "."),
-        (b'{"model_type": "deepseek_v4"}', "layers of kind"),
+        (b'{"model_type": "deepseek_v4"}', "the unsupported kind"),
     ],
 )
 def test_an_invalid_configuration_is_explained_in_one_sentence(text: bytes, sentence: str) -> None:

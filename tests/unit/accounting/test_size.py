@@ -205,7 +205,7 @@ def test_gpu_memory_is_what_the_driver_reports() -> None:
         ({"utilization": "2"}, "gpu_memory_utilization", "应大于 0"),
         ({"utilization": "nan"}, "too large", "太大"),
         ({"shared_prefix": "2048"}, "must be shorter", "应短于"),
-        ({"arrivals": "-1"}, "not below 0", "不能小于 0"),
+        ({"arrivals": "-1"}, "must not be below 0", "不能小于 0"),
         ({"tensor_parallel": "3"}, "heads of Llama 3.1 8B cannot be divided", "无法平分"),
         ({"model": "llama-3.1-8b", "tensor_parallel": "64"}, "32 heads", "32 个注意力头"),
     ],

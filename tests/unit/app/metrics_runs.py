@@ -30,4 +30,4 @@ def retimed(record: StepRecord, at: float) -> StepRecord:
 def folded(header: Header, records: list[StepRecord]) -> tuple[Tally, Fold, list[RequestRow]]:
     tally = Tally(header.model.max_position)
     fold = Fold(header, tally)
-    return tally, fold, [request for record in records for request in fold.take(record)]
+    return tally, fold, [request for record in records for request in fold.read(record)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.page.joined import JOINED, beside, identifier, joined
+from app.page.joined import JOINED, bundled, identifier, rewrite_imports
 from tools.node import node
 
 FILES = {
@@ -29,8 +29,8 @@ LATER = {"in/late.js"}
 def test_bundled_modules_behave_like_separate_ones(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")
-    (tmp_path / JOINED).write_text(joined(NAMES, LATER, "main.js", FILES.__getitem__), encoding="utf-8")
-    other = beside("in/other.js", FILES["in/other.js"], NAMES, LATER)
+    (tmp_path / JOINED).write_text(bundled(NAMES, LATER, "main.js", FILES.__getitem__), encoding="utf-8")
+    other = rewrite_imports("in/other.js", FILES["in/other.js"], NAMES, LATER)
     (tmp_path / "in/other.js").write_text(other, encoding="utf-8")
     (tmp_path / "try.js").write_text(
         'import "./first.js";\nimport { all } from "./in/other.js";\nawait globalThis.later;\n'
@@ -46,13 +46,13 @@ def test_bundled_modules_behave_like_separate_ones(tmp_path: Path) -> None:
     [
         ("export let count = 0;\n", "because of this line: export let count = 0;"),
         ('export * from "./a.js";\n', "because of this line"),
-        ('import { x } from "./nowhere.js";\n', "nowhere.js, which does not come with it"),
+        ('import { x } from "./nowhere.js";\n', "nowhere.js, which is not in the bundle"),
     ],
 )
 def test_a_module_that_cannot_be_bundled_is_named(text: str, sentence: str) -> None:
     files = {"a.js": "", "b.js": text, "main.js": ""}
     with pytest.raises(ValueError, match=sentence.replace("*", r"\*")) as error:
-        joined(list(files), [], "main.js", files.__getitem__)
+        bundled(list(files), [], "main.js", files.__getitem__)
     assert str(error.value).startswith("b.js")
 
 

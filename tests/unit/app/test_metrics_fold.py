@@ -164,7 +164,7 @@ def test_running_and_waiting_counts_equal_the_reducers_after_each_record(name: s
     state, fold = initial_state(header), Fold(header, Tally(header.model.max_position))
     for record in records:
         apply(state, record)
-        fold.take(record)
+        fold.read(record)
         assert (fold.num_running, fold.num_waiting) == (len(state.running), len(state.waiting)), record.index
         assert fold.memory == record.memory
     assert not fold._account.rows, "ended requests are dropped"

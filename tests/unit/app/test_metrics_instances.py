@@ -67,7 +67,7 @@ def test_metrics_of_three_instances_equal_their_log() -> None:
         apply(state, one)
         reading.read(one, 0)
         series.add(one, state)
-        ended += fold.take(one)
+        ended += fold.read(one)
         assert fold.num_running == len(state.running), one.index
         assert fold.num_waiting == len(state.waiting) + len(state.receiving), one.index
     totals = reading.figures().totals
@@ -108,7 +108,7 @@ def test_pauses_between_manual_steps_change_no_latency() -> None:
     def sums(records: list[StepRecord]) -> list[float]:
         fold = Fold(header, tally := Tally(64), lambda: True)
         for one in records:
-            fold.take(one)
+            fold.read(one)
         return [tally.histograms[metric.name].sum for metric in latencies]
 
     with TraceReader(GOLDEN) as log:

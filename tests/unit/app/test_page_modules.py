@@ -84,18 +84,18 @@ def test_a_changed_module_changes_the_version(folder: Path) -> None:
 def test_unbundleable_modules_are_served_separately(folder: Path) -> None:
     """An import cycle or a mutable export prevents bundling, although a browser accepts both."""
     modules = PageModules(folder)
-    assert modules.ahead(ENTRY) == [JOINED]
+    assert modules.preloads(ENTRY) == [JOINED]
     for wrong in ('import "../page/workspace.js";\nexport const log = [];\n', "export let log = [];\n"):
         write(folder / "js/kit/log.js", wrong)
-        assert modules.ahead(ENTRY) == ["js/kit/log.js", *([LATER] if "workspace" in wrong else [])]
+        assert modules.preloads(ENTRY) == ["js/kit/log.js", *([LATER] if "workspace" in wrong else [])]
         assert [text(modules, name) for name in (ENTRY, "js/kit/log.js")] == [FILES[ENTRY], wrong]
     write(folder / "js/kit/log.js", FILES["js/kit/log.js"])
-    assert modules.ahead(ENTRY) == [JOINED]
+    assert modules.preloads(ENTRY) == [JOINED]
 
 
 def test_the_pages_modules_are_in_one_bundle() -> None:
-    assert PAGE.ahead(ENTRY) == [JOINED]
-    assert LATER not in PAGE.ahead("js/bench/main.js")
+    assert PAGE.preloads(ENTRY) == [JOINED]
+    assert LATER not in PAGE.preloads("js/bench/main.js")
     bundle = text(PAGE, JOINED)
     assert f"// {LATER}\n" in bundle and "// vendor/preact/preact.js\n" in bundle
 

@@ -12,7 +12,7 @@ from app.ground.limits import MIB, Limits
 from app.ground.routing import Route
 from app.ground.settings import ServerSettings
 from app.openai.bodies import MAX_LISTS, MAX_VALUES
-from app.openai.held import MAX_OF_ONE, MOST
+from app.openai.memory_budget import MAX_OF_ALL, MAX_OF_CLIENT
 from app.openai.paths import MAX_BYTES
 from app.openai.stored_responses import MAX_STORED, MAX_STORED_OF_ONE
 from app.prompts import page as prompts_page
@@ -42,8 +42,8 @@ BOUNDS = {
     "body_mib": MAX_BYTES // MIB,
     "body_values": MAX_VALUES,
     "body_lists": MAX_LISTS,
-    "held_mib": MAX_OF_ONE // MIB,
-    "held_all_mib": MOST // MIB,
+    "held_mib": MAX_OF_CLIENT // MIB,
+    "held_all_mib": MAX_OF_ALL // MIB,
     "stored_mib": MAX_STORED_OF_ONE // MIB,
     "stored_all_mib": MAX_STORED // MIB,
     "stops": MAX_STOPS,

@@ -34,15 +34,15 @@ def test_a_file_named_like_a_shipped_recording_does_not_hide_it(tmp_path: Path) 
     library = open_library(ServerSettings(), files)
     ids = [entry.id for entry in library.entries()]
     assert len(ids) == len(set(ids)) and "rec-prefix" in ids
-    first = library.first_shown()
+    first = library.first_given_file()
     assert first is not None and first != "rec-prefix"
     assert (library.path(first), library.path("rec-prefix")) == (files[0], SHIPPED)
 
 
 def test_the_first_file_of_the_command_line_is_in_the_address(tmp_path: Path) -> None:
     files = copies(tmp_path, "z.kvtrace", "a.kvtrace")
-    assert open_library(ServerSettings(), files).first_shown() == "rec-z"
-    assert open_library(ServerSettings()).first_shown() is None
+    assert open_library(ServerSettings(), files).first_given_file() == "rec-z"
+    assert open_library(ServerSettings()).first_given_file() is None
     view = {"recording": "rec-z"}
     assert _address(ServerSettings(), 8765, view) == "http://127.0.0.1:8765/?recording=rec-z"
     assert _address(ServerSettings(), 8765, {}) == "http://127.0.0.1:8765/"

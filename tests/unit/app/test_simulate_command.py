@@ -209,7 +209,7 @@ def test_invalid_request_files_are_refused(
             [*A100, "--speculative-config", '{"num_speculative_tokens":2}'],
             "with speculative_config, the computed tokens",
         ),
-        ([*A100, "--like", "run.kvtrace"], "leave --model and --gpu out"),
+        ([*A100, "--like", "run.kvtrace"], "omit --model and --gpu"),
         (["--like", "nothing.kvtrace"], "cannot read nothing.kvtrace"),
         (["--like", SHIPPED], "not a .kvtrace file"),
     ],
@@ -248,9 +248,9 @@ def test_refused_points_of_a_sweep_are_listed_with_the_reason(capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("sweep", "message"),
     [
-        (["tp"], "--sweep takes an option and its values, as num-blocks=64,128; not 'tp'"),
+        (["tp"], "--sweep takes an option and its values, such as num-blocks=64,128; not 'tp'"),
         (["tp=1,,2"], "--sweep takes an option and its values"),
-        (["tp=1", "tp=2"], "an option is swept once"),
+        (["tp=1", "tp=2"], "takes each option once"),
         (["enable-prefix-caching=yes"], "--sweep enable-prefix-caching takes on and off, not 'yes'"),
         ([f"seed={','.join(map(str, range(101)))}", f"tp={','.join(map(str, range(100)))}"], "10100 combinations"),
     ],

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli import main
-from app.cli.top import Looking
-from app.cli.top_tables import drawn
+from app.cli.top import Screen
+from app.cli.top_tables import draw
 from engine.observe.monitor.metrics import MetricsError, MetricsReading, parse_metrics
 from tests.unit.monitor.metrics_server import MetricsServer, page
 
@@ -33,7 +33,7 @@ def words(frame: Any) -> str:
 
 
 def test_one_sample_shows_only_reported_metrics() -> None:
-    found = tables(drawn("http://x", parse_metrics(page(3, hits=30, queries=120)), None, 0.0))
+    found = tables(draw("http://x", parse_metrics(page(3, hits=30, queries=120)), None, 0.0))
     # 6 of 24 columns are filled and 30 of 120 queries hit; the other metrics are not in this page
     assert found == {
         "held by blocks": [
@@ -58,19 +58,19 @@ def test_rates_and_hits_are_computed_since_the_previous_sample() -> None:
     hits = {"vllm:prefix_cache_hits_total": 90.0, "vllm:prefix_cache_queries_total": 100.0}
     before = MetricsReading(by_rank={0: {**prompt, **hits}})
     now = MetricsReading(by_rank={0: {name: value + 10 for name, value in {**prompt, **hits}.items()}})
-    (row,) = tables(drawn("http://x", now, before, 2.0))["running"]
+    (row,) = tables(draw("http://x", now, before, 2.0))["running"]
     assert (row["hits"], row["prompt/s"], row["generated/s"]) == ("100.0%", "5", "5")
-    (row,) = tables(drawn("http://x", before, now, 2.0))["running"]  # counters fall after a restart
+    (row,) = tables(draw("http://x", before, now, 2.0))["running"]  # counters fall after a restart
     assert (row["hits"], row["prompt/s"], row["generated/s"]) == ("90.0%", "–", "–")
     # after a restart no counter gives a rate, even one that exceeds its previous value
     part = MetricsReading(by_rank={0: {**prompt, **hits, "vllm:prefix_cache_queries_total": 400.0}})
-    (row,) = tables(drawn("http://x", part, now, 2.0))["running"]
+    (row,) = tables(draw("http://x", part, now, 2.0))["running"]
     assert (row["hits"], row["prompt/s"]) == ("22.5%", "–")
 
 
 def test_each_rank_has_a_row() -> None:
     numbers = {SERVER: 1.0}
-    frame = drawn(
+    frame = draw(
         "http://x", MetricsReading(model="m", block_size=16, num_blocks=1000, by_rank={1: numbers, 0: numbers}), None, 0
     )
     assert [row["rank"] for row in tables(frame)["running"]] == ["0", "1"]
@@ -97,7 +97,7 @@ kvtheater:lane_requests_waiting{client="long",engine="0",model_name="m"} 40
 # TYPE kvtheater:http_refused_total counter
 kvtheater:http_refused_total{handler="/",status="404"} 1
 """
-    found = tables(drawn("http://x", parse_metrics(text), None, 0.0))
+    found = tables(draw("http://x", parse_metrics(text), None, 0.0))
     (pool,) = found["held by blocks"]
     assert (pool["by tokens"], pool["evictions"], pool["/s"]) == ("37.5%", "1,200", "–")
     assert found["sequences"] == [
@@ -108,11 +108,11 @@ kvtheater:http_refused_total{handler="/",status="404"} 1
     idle = parse_metrics(
         '# TYPE kvtheater:http_refused_total counter\nkvtheater:http_refused_total{handler="/",status="404"} 1\n'
     )
-    assert "nothing has run there" in words(drawn("http://x", idle, None, 0.0))
+    assert "nothing has run there" in words(draw("http://x", idle, None, 0.0))
 
 
 def test_vllms_metrics_fit_a_terminal_of_80_columns() -> None:
-    frame = drawn("http://x", parse_metrics(VLLM.read_text("utf-8")), None, 0.0)
+    frame = draw("http://x", parse_metrics(VLLM.read_text("utf-8")), None, 0.0)
     (pool,), (queries,) = tables(frame)["held by blocks"], tables(frame)["running"]
     assert pool["held by blocks"].endswith("%") and pool["evictions"] == "unknown"  # vLLM counts none
     assert "unknown" not in queries.values()
@@ -125,27 +125,27 @@ def test_a_failed_sample_is_reported_and_the_next_continues() -> None:
     counter = '# TYPE vllm:prompt_tokens_total counter\nvllm:prompt_tokens_total{{engine="0",model_name="m"}} {}\n'
     clock = iter([0.0, 5.0, 10.0, 12.0]).__next__
     with MetricsServer(page(7) + counter.format(100)) as server:
-        looking = Looking(server.url, clock)
+        screen = Screen(server.url, clock)
         server.broken = True
-        looking.again()
-        assert "since then no metrics from" in words(looking.frame)
-        assert tables(looking.frame)["running"][0]["running"] == "7"  # the previous value
+        screen.update()
+        assert "since then no metrics from" in words(screen.frame)
+        assert tables(screen.frame)["running"][0]["running"] == "7"  # the previous value
         server.broken, server.text = False, page(8) + counter.format(300)
-        looking.again()
-        (row,) = tables(looking.frame)["running"]
+        screen.update()
+        (row,) = tables(screen.frame)["running"]
         assert (row["running"], row["prompt/s"]) == ("8", "20")  # 200 in the 10 s since the last successful sample
-        assert words(looking.frame).count("\n") == 0
+        assert words(screen.frame).count("\n") == 0
         server.text = page(1) + counter.format(5)
-        looking.again()
-        assert "it restarted" in words(looking.frame)
-        assert tables(looking.frame)["running"][0]["prompt/s"] == "–"
+        screen.update()
+        assert "the server restarted" in words(screen.frame)
+        assert tables(screen.frame)["running"][0]["prompt/s"] == "–"
 
 
 def test_a_connection_closed_during_the_response_is_an_error() -> None:
     with MetricsServer(page(7)) as server:
         server.broken = True
         with pytest.raises(MetricsError, match="no metrics from"):
-            Looking(server.url)
+            Screen(server.url)
 
 
 def test_the_once_flag_prints_one_sample(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def test_the_once_flag_prints_one_sample(capsys: pytest.CaptureFixture[str], mon
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["ftp://x"], "is no address of a server"),
+        (["ftp://x"], "is not a server's address"),
         (["--interval", "0"], "--interval must be from 0.1 to 3600 seconds"),
         (["http://127.0.0.1:1", "--once"], "no metrics from http://127.0.0.1:1/metrics"),
     ],

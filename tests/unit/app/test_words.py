@@ -39,13 +39,13 @@ def test_words_of_all_folders_are_joined(folders: Path) -> None:
 
 def test_a_key_in_two_folders_is_refused(folders: Path) -> None:
     write_words(folders, "net", {"sentence.a": "another"})
-    with pytest.raises(ValueError, match=r"net/words.en.json has 'sentence.a', which another folder_name has too"):
+    with pytest.raises(ValueError, match=r"net/words.en.json has 'sentence.a', which another file has too"):
         words.words_of("en")
 
 
 def test_a_key_of_the_engines_own_words_is_refused(folders: Path) -> None:
     write_words(folders, "net", {next(iter(option_texts("en"))): "another"})
-    with pytest.raises(ValueError, match="which another folder_name has too"):
+    with pytest.raises(ValueError, match="which another file has too"):
         words.words_of("en")
 
 

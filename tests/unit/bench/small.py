@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from engine.bench.code import code_of_a_step
+from engine.bench.code import step_code_hash
 from engine.bench.figures import figures
 from engine.bench.metrics import METRICS
 from engine.bench.record import Environment, MetricInfo, Point, Record
@@ -48,7 +48,7 @@ def record(samples: dict[str, dict[str, list[float]]], **changes: Any) -> Record
             command="kvtheater bench run small",
             commit=None,
             modified=None,
-            code=code_of_a_step(),
+            code=step_code_hash(),
             system="Linux x86_64",
             machine=Machine(device="cpu", processor="a processor", num_threads=2, versions={"torch": "2"}),
             num_cpus=2,

@@ -14,7 +14,7 @@ from engine.bench.measurement import Measurement
 from engine.bench.metrics import METRICS
 from engine.bench.runner import Runner
 from engine.bench.scenario import cell_of
-from engine.bench.workload import Ask, LateLong, MultiTurn, Random, Workload, requests_of
+from engine.bench.workload import LateLong, MultiTurn, Random, Workload, WorkloadRequest, requests_of
 from engine.cluster.build import local_cluster
 from engine.cluster.cluster import Cluster
 from engine.config import EngineConfig, SamplingParams
@@ -211,10 +211,10 @@ def test_each_layout_is_started_once_and_closed_at_the_end(monkeypatch: pytest.M
 def test_a_turn_is_submitted_after_the_previous_response(model: LoadedModel) -> None:
     """The pause begins with the end of the previous response, on one engine and on several."""
     requests = [
-        Ask([300, 301], 3, 1),
-        Ask([302], 2, 2, after=0, think=0.05),
-        Ask([303] * 9, 2, 3, after=0, is_whole=True),
-        Ask([304], 2, 4, after=1),
+        WorkloadRequest([300, 301], 3, 1),
+        WorkloadRequest([302], 2, 2, after=0, think=0.05),
+        WorkloadRequest([303] * 9, 2, 3, after=0, is_whole=True),
+        WorkloadRequest([304], 2, 4, after=1),
     ]
     cluster = local_cluster(model, replace(CONFIG, **SHAPES["apart"]))
     try:

@@ -13,7 +13,7 @@ from engine.bench.models import Models
 from engine.bench.peers.base import PeerError
 from engine.bench.peers.process import LlamaCppPeer, ProcessPeer, VllmPeer
 from engine.bench.runner import Runner
-from engine.bench.workload import Ask
+from engine.bench.workload import WorkloadRequest
 from engine.config import EngineConfig, SamplingParams
 from engine.model.loader import load_model
 from tests.unit.bench.foreign_peer import FATAL, REFUSED
@@ -35,7 +35,7 @@ def last() -> Iterator[_LastTokenPeer]:
 
 
 def _run(peer: ProcessPeer, *lengths: int) -> list[list[list[int]]]:
-    requests = [Ask([300, 301 + n], n, 0) for n in lengths]
+    requests = [WorkloadRequest([300, 301 + n], n, 0) for n in lengths]
     found = peer.run(requests, SamplingParams(temperature=0.0), EngineConfig())
     assert found.seconds == 2.0 and [request.ttft for request in found.requests] == [1.0] * len(lengths)
     assert found.resident_bytes is None or found.resident_bytes > 1 << 20
@@ -122,7 +122,7 @@ def test_llama_cpp_agrees_with_the_engine_up_to_quantization() -> None:
     engine = load_model("bundled", dtype="float32")
     assert engine.tokenizer is not None
     texts = [engine.tokenizer.encode(text) for text in ("Once upon a time there was", "春江潮水连海平，海上明月")]
-    requests = [Ask(prompt, 12, 0) for prompt in texts]
+    requests = [WorkloadRequest(prompt, 12, 0) for prompt in texts]
     sampling, config = SamplingParams(temperature=0.0, prompt_logprobs=0, ignore_eos=True), EngineConfig(num_blocks=64)
     expected = run_engine(engine, config, requests, sampling)
     errors = []

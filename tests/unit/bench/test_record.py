@@ -108,7 +108,7 @@ def test_a_record_of_other_code_is_marked(monkeypatch: pytest.MonkeyPatch, tmp_p
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
         monkeypatch.setattr(code, "ENGINE", tmp_path / folder)
-        codes.append(code.code_of_a_step.__wrapped__())
+        codes.append(code.step_code_hash.__wrapped__())
     assert codes[0] == codes[1] == codes[2] != codes[3]
     for other in (codes[3], None):
         older = replace(RECORD, environment=replace(RECORD.environment, code=other))

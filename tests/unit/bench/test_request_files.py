@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from engine.bench.errors import BenchError
 from engine.bench.request_files import read_requests
 from engine.bench.scenario import find_scenario, scenario_ids, without_paths
-from engine.bench.workload import Ask, Trace, requests_in, requests_of
+from engine.bench.workload import Trace, WorkloadRequest, requests_in, requests_of
 
 FILES = {
     "azure": (
@@ -78,7 +78,7 @@ def session_of(*turns: str) -> dict[str, Any]:
     return {"conversations": [dict(zip(("from", "value"), turn.split(": "), strict=True)) for turn in turns]}
 
 
-def read_asks(tmp_path: Path, text: str, scale: int = 1) -> list[Ask]:
+def read_asks(tmp_path: Path, text: str, scale: int = 1) -> list[WorkloadRequest]:
     path = tmp_path / "requests"
     path.write_text(text)
     workload = Trace(name="requests", num_requests=99, scale=scale, most_tokens=9999, stretch=1.0)

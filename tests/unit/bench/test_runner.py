@@ -16,12 +16,12 @@ from engine.bench.drive import due_now
 from engine.bench.environment import refusal
 from engine.bench.errors import BenchError, Cancelled
 from engine.bench.measurement import Measurement
-from engine.bench.models import MADE
+from engine.bench.models import RANDOM_MODELS
 from engine.bench.peers.base import Peer, PeerError
 from engine.bench.record import RESULTS, read_record, write_record
 from engine.bench.runner import Progress, Runner
 from engine.bench.scenario import Cell, find_scenario, scenario_ids
-from engine.bench.workload import Ask
+from engine.bench.workload import WorkloadRequest
 from engine.engine import Engine
 from engine.setup import machine
 from engine.trace.log import TraceReader
@@ -221,7 +221,12 @@ def test_a_request_with_at_step_is_submitted_at_its_step() -> None:
 
 
 def test_an_idle_engine_takes_the_next_request_before_its_step() -> None:
-    requests = [Ask([300], 1, 0), Ask([300], 1, 0, at_step=20), Ask([300], 1, 0, at_step=30), Ask([300], 1, 0, at=9.0)]
+    requests = [
+        WorkloadRequest([300], 1, 0),
+        WorkloadRequest([300], 1, 0, at_step=20),
+        WorkloadRequest([300], 1, 0, at_step=30),
+        WorkloadRequest([300], 1, 0, at=9.0),
+    ]
     done: Callable[[int], float | None] = {0: 0.0}.get
     assert due_now(requests, [0, 1, 2, 3], done, 0.0, 0, True) == [0], "requests without a step come first"
     assert due_now(requests, [1, 2, 3], done, 0.0, 5, False) == []
@@ -232,7 +237,11 @@ def test_an_idle_engine_takes_the_next_request_before_its_step() -> None:
 
 
 def test_a_turn_waits_for_the_previous_response_its_pause_and_its_time() -> None:
-    requests = [Ask([300], 1, 0), Ask([300], 1, 0, after=0, think=2.0), Ask([300], 1, 0, after=0, at=9.0)]
+    requests = [
+        WorkloadRequest([300], 1, 0),
+        WorkloadRequest([300], 1, 0, after=0, think=2.0),
+        WorkloadRequest([300], 1, 0, after=0, at=9.0),
+    ]
     assert due_now(requests, [1, 2], lambda index: None, 99.0, 0, False) == []
     assert due_now(requests, [1, 2], lambda index: 4.0, 5.9, 0, True) == []
     assert due_now(requests, [1, 2], lambda index: 4.0, 6.0, 0, True) == [1]
@@ -283,7 +292,7 @@ def test_the_bandwidth_is_measured_only_for_a_metric_that_needs_it(monkeypatch: 
 
 def test_a_model_with_random_weights_has_the_named_shape() -> None:
     """Qwen/Qwen3-0.6B has 28 layers, 16 query and 8 KV heads of 128, hidden 1,024 and vocabulary 151,936."""
-    config, dtype = MADE["qwen3-0.6b-random"]
+    config, dtype = RANDOM_MODELS["qwen3-0.6b-random"]
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype)
     assert sum(p.numel() for p in model.parameters()) == 596_049_920 and model.dtype == torch.bfloat16

@@ -7,7 +7,7 @@ import pytest
 
 from app.ground.paths import static_dir
 from engine.bench.errors import BenchError
-from engine.bench.models import MADE
+from engine.bench.models import RANDOM_MODELS
 from engine.bench.peers import PEERS, make_peer
 from engine.bench.scenario import SCENARIOS, cell_of, check, find_scenario, read_scenario, scenario_ids
 from engine.bench.text import Text
@@ -25,7 +25,7 @@ def test_every_shipped_scenario_has_valid_settings_and_requests(name: str) -> No
         for variant in found.variants:
             cell = cell_of(found, point, variant)
             requests = requests_of(cell.workload, 8192, found.seed, lambda text: [1] * len(text))
-            random_model = MADE.get(cell.model)
+            random_model = RANDOM_MODELS.get(cell.model)
             config = resolve(cell.engine, random_model[0].max_position_embeddings if random_model else 1024).config
             assert config.max_model_len is not None
             for request in requests:
@@ -94,7 +94,7 @@ def test_invalid_settings_are_reported_in_one_sentence() -> None:
     )
     assert "Expected `int`, got `str`" in _wrong(axis={**axis, "values": ["many"]})
     assert "temperature must be between 0 and 100, not -1.0" in _wrong(sampling={"temperature": -1.0})
-    assert "“much” is no size" in _wrong(tiers={"cpu": "much"})
+    assert "“much” is not a size" in _wrong(tiers={"cpu": "much"})
     assert "unknown field `tape`" in _wrong(tiers={"tape": "1MiB"})
     headline = {"title": TEXT, "metric": "seconds", "variant": "paged", "at": 1, "against": "none"}
     assert "3 is not on the axis" in _wrong(headlines=[{**headline, "at": 3}])

@@ -7,7 +7,7 @@ import pytest
 from engine.cache.attention_span import AttentionSpan, RetentionPolicy, WindowPolicy, reaches_of, retention_of
 from engine.cache.block_pool import BlockPool
 from engine.cache.cache_figures import BlockDemand
-from engine.cache.prefix_index import PrefixIndex, Shelf
+from engine.cache.prefix_index import GroupIndex, PrefixIndex
 from engine.cache.prefix_memory import EvictedBlocks
 from engine.trace.operations import RELEASED, Evict, Free, Release, Share
 from tests.unit.cache.replay import CacheRun
@@ -130,7 +130,7 @@ def test_a_lookup_finds_the_longest_usable_prefix(window: int, sinks: int) -> No
     retention = RetentionPolicy(window, sinks, "policy")
     for missing in range(1 << 6):
         pool = BlockPool(6)
-        index = PrefixIndex([Shelf(pool, retention, EvictedBlocks())], size, True)
+        index = PrefixIndex([GroupIndex(pool, retention, EvictedBlocks())], size, True)
         chain = index.chain(0, None)
         for logical in range(6):
             block, _ = pool.allocate()
@@ -164,7 +164,7 @@ def test_most_blocks_bounds_the_blocks_of_a_sequence() -> None:
                     released = range(retention.first(size), retention.end(computed, size))
                     most = max(most, covered - len(released))
                     computed, tokens = computed + tokens, step
-            bound = retention.most_blocks(step, size)
+            bound = retention.max_blocks(step, size)
             assert most <= bound <= most + 1, (retention, most, bound)
 
 

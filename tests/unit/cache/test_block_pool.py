@@ -58,11 +58,11 @@ def _keep_stale_content(pool: BlockPool) -> None:
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        (_free_held_block, r"free queue \[1, 2, 3\] is not the blocks that no sequence holds \[1, 3\]"),
-        (_lost, r"free queue \[1, 3\] is not the blocks that no sequence holds \[1, 2, 3\]"),
-        (_unknown_hash, "block 0 carries a hash that the index does not know"),
-        (_remove_hash, "the index has block 1 under a hash it does not carry"),
-        (_overfill_block, "the counter of filled slots says 2, a recount 3"),
+        (_free_held_block, r"the free queue has blocks \[1, 2, 3\], but no sequence holds blocks \[1, 3\]"),
+        (_lost, r"the free queue has blocks \[1, 3\], but no sequence holds blocks \[1, 2, 3\]"),
+        (_unknown_hash, "block 0 has a hash that is not in the index"),
+        (_remove_hash, "the index has block 1 under a hash that the block does not have"),
+        (_overfill_block, "the counter of filled slots is 2, a recount gives 3"),
         (_keep_stale_content, "block 2 is free without a hash, yet 1 slots are filled"),
     ],
 )

@@ -271,11 +271,11 @@ def test_misuse_is_refused() -> None:
     with pytest.raises(ValueError, match="sequence 1 holds blocks already"):
         manager.fork(0, 1, "again")
     assert manager.allocate(0, 8, "append")
-    with pytest.raises(ValueError, match="copies are outstanding"):
+    with pytest.raises(ValueError, match="copies are pending"):
         manager.fork(0, 2, "too early")
     manager.take_moves()
     manager.cache_blocks(0, PROMPT, 8)
-    with pytest.raises(ValueError, match="before it wrote what it promised"):
+    with pytest.raises(ValueError, match="before it has written the blocks that it promised"):
         manager.fork(0, 2, "too early")
     assert before.block_tables[0] == [[0, 1]]
 
@@ -296,13 +296,19 @@ def test_a_stale_match_is_refused() -> None:
     [
         (
             lambda m, _: setattr(m.groups[0].pool.blocks[0], "ref_count", 2),
-            "block 0 has ref_count 2 and is in 1 tables",
+            "block 0 has ref_count 2, but is in 1 tables",
         ),
         (lambda _, table: table.block_ids[0].append(0), "sequence 0 has a block twice"),
-        (lambda _, table: setattr(table, "num_computed", 99), "sequence 0 has computed 99 of 12 positions"),
+        (
+            lambda _, table: setattr(table, "num_computed", 99),
+            "sequence 0 has computed 99 positions, but its blocks cover 12",
+        ),
         (lambda _, table: setattr(table, "num_computed", 11), "computed 3 slots of block 2, but 2 are filled"),
         (lambda _, table: setattr(table, "num_hashed", 3), "sequence 0 counts block 2 as hashed"),
-        (lambda m, _: setattr(m.groups[0], "tokens_logical", 9), "the counter of computed tokens says 9, a recount 10"),
+        (
+            lambda m, _: setattr(m.groups[0], "tokens_logical", 9),
+            "the counter of computed tokens is 9, a recount gives 10",
+        ),
         (lambda m, _: m.promised.update({5: 0}), "block 5 is promised by sequence 0, which does not hold it"),
     ],
 )

@@ -158,7 +158,7 @@ def num_finished(path: Path) -> int:
         tally = Tally(log.header.model.max_position)
         fold = Fold(log.header, tally)
         for index in range(len(log)):
-            fold.take(log.record(index))
+            fold.read(log.record(index))
     assert fold.num_running == fold.num_waiting == 0
     return int(sum(tally.counters[names.SUCCESS.name].values()))
 

@@ -62,7 +62,7 @@ def test_received_content_that_cannot_be_loaded_is_computed(tmp_path: Path) -> N
     request = pair.pass_on(PROMPTS[0])
     pair.turn(pair.decode)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair.decode.kv_caches[0], "put", fail)
+        patch.setattr(pair.decode.kv_caches[0], "write", fail)
         pair.turn(pair.decode)
     pair.run(pair.decode)
     assert [(op.reason, op.detail) for op in of(TransferFailed, pair.ops["decode"])] == [

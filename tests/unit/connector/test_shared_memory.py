@@ -66,7 +66,7 @@ def test_mapped_blocks_equal_the_owners_blocks(kind: Any) -> None:
     os.close(file)
     blocks = [(0, 14), (1, 15), (0, 10), (1, 21), (0, 11)]
     for (group, block_id), content in zip(blocks, mapped.read(blocks), strict=True):
-        assert content == bytes(caches[group].take([block_id])[0])
+        assert content == bytes(caches[group].read([block_id])[0])
         assert len(content) == caches[group].bytes_per_block and any(content)
     for outside in [(0, 9), (0, 15), (1, 14), (1, 22), (2, 10), (-1, 10)]:
         with pytest.raises(TransferError, match="out_of_range"):
@@ -83,7 +83,7 @@ def test_shared_memory_is_read_only_and_of_checked_size() -> None:
         mmap.mmap(file, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE)
     with pytest.raises(OSError):
         os.ftruncate(pools._file, 0)
-    with pytest.raises(ValueError, match="may end before"):
+    with pytest.raises(ValueError, match="exceed the file"):
         MappedPools(file, [Region(0, 5, [Row(0, 1 << 14)])])
     with open("/proc/self/exe", "rb") as other, pytest.raises(OSError):
         MappedPools(other.fileno(), [Region(0, 1, [Row(0, 64)])])
@@ -115,7 +115,7 @@ def test_blocks_released_during_a_read_are_not_used(folder: Path, monkeypatch: p
     request = pair.receive(remote, PROMPTS[0])
     pair.run()
     (failed,) = of(TransferFailed, pair.ops["decode"])
-    assert failed.reason == "stale" and failed.detail.endswith("the lease of transfer t0 is over")
+    assert failed.reason == "stale" and failed.detail.endswith("the lease of transfer t0 has expired")
     assert request.output_token_ids == baseline(PLAIN, [PROMPTS[0]])[0] and pair.held() == (0, 0)
 
 
@@ -200,27 +200,33 @@ REGION = Region(0, 4, [Row(0, 64)])
         (lambda sock: None, "lost: instance prefill: it sent no message for 0.2 s"),
         (lambda sock: sock.shutdown(socket.SHUT_RDWR), "gone: instance prefill: the connection was closed"),
         (lambda sock: sock.sendall(b"\x05\0\0\0ab"), "lost: instance prefill: it sent no message for 0.2 s"),
-        (lambda sock: sock.sendall(HEAD.pack(3) + b"abc"), "gone: instance prefill: the received data is no message"),
+        (
+            lambda sock: sock.sendall(HEAD.pack(3) + b"abc"),
+            "gone: instance prefill: the received data is not",
+        ),
         (lambda sock: sock.sendall(HEAD.pack(1 << 31)), "gone: instance prefill: a message of 2147483648 bytes"),
         (
             lambda sock: Peer[Confirmed](sock, Confirmed).send(Registered("prefill", [REGION])),
-            "lost: .* it gave no memory",
+            "lost: .* it sent no file descriptor of its memory",
         ),
-        (with_memory(Registered("decode", [REGION])), "gone: instance prefill: another one answers"),
-        (with_memory(Registered("prefill", [])), "lost: .* there are no blocks in it"),
-        (with_memory(Registered("prefill", [Region(0, 4, [Row(-8, 64)])])), "lost: .* there are no blocks in it"),
+        (with_memory(Registered("decode", [REGION])), "gone: instance prefill: another instance replied"),
+        (with_memory(Registered("prefill", [])), "lost: .* its regions are empty"),
+        (
+            with_memory(Registered("prefill", [Region(0, 4, [Row(-8, 64)])])),
+            "lost: .* its regions are empty",
+        ),
         (
             with_memory(Registered("prefill", [Region(0, 9999, [Row(0, 64)])])),
-            "lost: .* it may end before its blocks do",
+            "lost: .* its regions exceed the file, or the file can be truncated",
         ),
         (with_memory(Registered("prefill", [Region(0, 1 << 60, [Row(0, 1 << 60)])])), "lost: .* cannot be read"),
-        (with_memory(Confirmed()), "gone: instance prefill: another one answers"),
+        (with_memory(Confirmed()), "gone: instance prefill: another instance replied"),
         (with_memory(Registered("prefill", [REGION])), "lost: instance prefill: it sent no message for 0.2 s"),
     ],
 )
 def test_an_erroneous_sender_fails_one_transfer(send: Any, reason: str, folder: Path) -> None:
     thread = sending(folder, send)
-    sender = SharedMemoryLink(folder, patience=0.2 if reason.endswith("0.2 s") else 20.0).to("prefill")
+    sender = SharedMemoryLink(folder, timeout=0.2 if reason.endswith("0.2 s") else 20.0).to("prefill")
     with pytest.raises(TransferError, match=reason):
         sender.read("t0", [(0, 1)])
     thread.join(20)

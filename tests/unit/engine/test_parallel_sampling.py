@@ -165,6 +165,6 @@ def test_forks_over_the_readers_limits_end_the_log(monkeypatch: pytest.MonkeyPat
             with pytest.raises(LogLimitError, match="the log ended after 1 records: the log would copy") as ended:
                 engine.step()
         refusal = refusal_of(ended.value)
-        assert refusal is not None and refusal.code == "refused" and refusal.message.endswith("begins a new run")
+        assert refusal is not None and refusal.code == "refused" and refusal.message.endswith("starts a new run")
     with TraceReader(path) as reader:
         assert len(reader) == 1 and reader.damage is None

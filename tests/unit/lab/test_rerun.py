@@ -417,9 +417,8 @@ def test_a_fork_repeats_later_inputs_and_lists_impossible_ones() -> None:
         again = Rerun(engine, log_of(original), 4, AbortChange(request_id="b"), True)
         again.finish()
         with engine:
-            assert again.left_out == [
-                "record 6 of the original is left out: request 'b' has no sequence 0 at this point"
-            ]
+            reason = "request 'b' has no sequence 0 at this point"
+            assert again.left_out == [f"record 6 of the original is left out: {reason}"]
             assert engine.num_steps == 6 and tokens_of(engine, 0) == tokens_of(original, 0)
 
 

@@ -20,7 +20,7 @@ from app.lessons.lesson_engine import BareLessonEngine, LessonPrompt
 from app.lessons.parse import read_lesson, settings_of
 from app.lessons.questions import RULES, ask
 from app.lessons.questions.rules import Option, Question
-from app.lessons.scene import Scene, Undecided, shown
+from app.lessons.scene import Scene, Undecided, visible_log
 from app.lessons.words import question_texts
 from engine.config import EngineConfig, SamplingParams
 from engine.trace.operations import Finish, Forget, Lookup
@@ -64,7 +64,7 @@ class Case:
 
     @property
     def end(self) -> Sequence:
-        return self.scene.after.sequences[self.seq]
+        return self.scene.final_state.sequences[self.seq]
 
     @property
     def memory(self) -> Any:
@@ -76,12 +76,12 @@ class Case:
 
     @property
     def lookup(self) -> Lookup:
-        ops = (op for record in self.scene.coming() for op in record.ops)
+        ops = (op for record in self.scene.unseen_records() for op in record.ops)
         return next(op for op in ops if isinstance(op, Lookup) and op.seq_id == self.seq)
 
     @property
     def lookup_hits(self) -> int:
-        ops = (op for record in self.scene.all() for op in record.ops)
+        ops = (op for record in self.scene.all_records() for op in record.ops)
         return sum(op.num_hit_tokens for op in ops if isinstance(op, Lookup) and op.seq_id == self.seq)
 
     def setting(self, name: str) -> int:
@@ -95,12 +95,12 @@ class Case:
     @property
     def forgets_at(self) -> int:
         """Return the number of computed tokens at the sequence's next decision."""
-        ops = (op for record in self.scene.coming() for op in record.ops)
+        ops = (op for record in self.scene.unseen_records() for op in record.ops)
         return next(op.at for op in ops if isinstance(op, Forget) and op.seq_id == self.seq)
 
     @property
     def chooses(self) -> bool:
-        return self.scene.chooses(self.scene.next_step(), self.seq)
+        return self.scene.samples_token(self.scene.next_step(), self.seq)
 
 
 Claim = Callable[[Case], bool]
@@ -127,13 +127,13 @@ def ends_short(case: Case) -> bool:
     """Return whether the last block of a finished sequence was partial."""
     size = case.scene.block_size
     log = case.scene.log
-    ended = [(record.index, op) for record in case.scene.all() for op in record.ops if isinstance(op, Finish)]
+    ended = [(record.index, op) for record in case.scene.all_records() for op in record.ops if isinstance(op, Finish)]
     return any(log.state_at(index).sequences[op.seq_id].num_computed_tokens % size for index, op in ended)
 
 
 CLAIMS: dict[str, dict[str, Claim]] = {
     "tokens_computed": {
-        "all_again": lambda c: c.many and c.scene.keeps and c.now.num_computed_tokens > 0,
+        "all_again": lambda c: c.many and c.scene.has_cache and c.now.num_computed_tokens > 0,
         "prompt_again": lambda c: c.many and c.now.num_computed_tokens >= c.now.num_prompt_tokens,
         "prompt_alone": lambda c: c.few and c.right == len(c.now.token_ids) and not c.now.num_computed_tokens,
         "only_new": lambda c: c.few and not c.now.num_computed_tokens,
@@ -147,19 +147,19 @@ CLAIMS: dict[str, dict[str, Claim]] = {
     "total_computed": {
         "as_cached": few,
         "not_found": lambda c: c.many and c.lookup_hits > 0,
-        "as_text": lambda c: c.many and c.scene.keeps,
-        "text_once": lambda c: c.few and not c.scene.keeps,
-        "prompt_each_time": lambda c: c.few and not c.scene.keeps,
+        "as_text": lambda c: c.many and c.scene.has_cache,
+        "text_once": lambda c: c.few and not c.scene.has_cache,
+        "prompt_each_time": lambda c: c.few and not c.scene.has_cache,
         "prompt_once": lambda c: (
-            c.scene.keeps and c.n == c.end.num_prompt_tokens * (len(c.end.token_ids) - c.end.num_prompt_tokens)
+            c.scene.has_cache and c.n == c.end.num_prompt_tokens * (len(c.end.token_ids) - c.end.num_prompt_tokens)
         ),
         "square": many,
-        "as_uncached": lambda c: c.many and c.scene.keeps,
+        "as_uncached": lambda c: c.many and c.scene.has_cache,
     },
     "times_computed": {
-        "once": lambda c: c.few and not c.scene.keeps,
-        "each_step": lambda c: c.many and c.scene.keeps,
-        "each_token": lambda c: c.many and not c.scene.keeps and c.n == len(c.end.token_ids),
+        "once": lambda c: c.few and not c.scene.has_cache,
+        "each_step": lambda c: c.many and c.scene.has_cache,
+        "each_token": lambda c: c.many and not c.scene.has_cache and c.n == len(c.end.token_ids),
         "one_less": lambda c: c.n == c.right - 1,  # type: ignore[operator]
         "never": few,
         "before_it": lambda c: c.many and int(c.arguments["position"]) >= c.end.num_prompt_tokens,
@@ -224,7 +224,7 @@ CLAIMS: dict[str, dict[str, Claim]] = {
     "slots_wasted": {
         "none": few,
         "as_now": lambda c: c.n == c.scene.log.record(c.scene.now - 1).memory.slots_wasted,
-        "one_alone": lambda c: c.few and len(c.scene.after.running) > 1,
+        "one_alone": lambda c: c.few and len(c.scene.final_state.running) > 1,
         "all_held": lambda c: c.n == c.memory.blocks_held * c.memory.block_size and c.memory.tokens_held > 0,
         "a_block": lambda c: c.n == c.scene.block_size and not c.scene.reserves,
         "most": lambda c: c.many and not c.scene.reserves,
@@ -382,16 +382,16 @@ def test_hints_of_shipped_lessons_are_true(path: Path) -> None:
     for language in lesson.languages:
         engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
         course = Course(lesson, language, engine)
-        course.go_on()
+        course.advance()
         while course.checkpoint is not None:
             if isinstance(item := course.checkpoint, Ask) and course.question and item.rule in CLAIMS:
                 earlier = course.logs[course.moment.run - 1] if course.moment.run else None
-                scene = Scene(shown(course.log, len(course.log)), course.moment.records, earlier)
+                scene = Scene(visible_log(course.log, len(course.log)), course.moment.records, earlier)
                 found += false_hints(scene, course.question, item.arguments)
                 if item.rule == "hit_reason":  # answers are words, and each wrong one has a hint
                     assert sum(option.why is None for option in course.question.options) == 1
             course.answer_right()
-            course.go_on()
+            course.advance()
         engine.close()
     assert not found, "\n".join(found)
 
@@ -429,7 +429,7 @@ def test_hints_are_true_in_runs_of_every_strategy(settings: dict[str, Any]) -> N
         for end, name, seq in itertools.product({now + 1, len(log)}, names, range(len(PROMPTS))):
             parameters = inspect.signature(RULES[name]).parameters
             arguments = {k: v for k, v in {**ARGUMENTS, "seq": str(seq)}.items() if k in parameters}
-            scene = Scene(shown(log, end), now)
+            scene = Scene(visible_log(log, end), now)
             with contextlib.suppress(Undecided, LookupError):
                 question = ask(name, arguments, scene)
                 found += false_hints(scene, question, arguments)

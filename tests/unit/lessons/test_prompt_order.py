@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.lessons.lesson import LessonError
 from app.lessons.parse import parse_lesson
-from app.lessons.prompt_order import Move, TurnRun, mending_of, moved, refusal, would_be_right
+from app.lessons.prompt_order import Move, TurnRun, apply_moves, moves_error, predict_right, solve
 
 NAMES = ["rule", "time", "read", "write", "ask", "told"]
 MOVE = st.builds(lambda a, b: Move(part=a, before=b), st.sampled_from(NAMES), st.sampled_from([*NAMES, None, "none"]))
@@ -19,7 +19,7 @@ MOVES = st.lists(MOVE, max_size=6)
 @given(prompts=st.lists(st.lists(st.sampled_from(NAMES), unique=True), max_size=4), moves=MOVES)
 def test_a_move_keeps_the_other_parts_in_order(prompts: list[list[str]], moves: list[Move]) -> None:
     lines = [[f"{name}: {i}" for name in prompt] for i, prompt in enumerate(prompts)]
-    found = moved(lines, moves)
+    found = apply_moves(lines, moves)
     parts = {move.part for move in moves}
     for before, after in zip(lines, found, strict=True):
         assert sorted(after) == sorted(before)
@@ -34,7 +34,7 @@ def test_a_move_keeps_the_other_parts_in_order(prompts: list[list[str]], moves: 
 @given(prompts=st.lists(st.lists(st.sampled_from(NAMES), unique=True), max_size=4), move=MOVE)
 def test_a_part_is_moved_in_every_turn_that_has_it(prompts: list[list[str]], move: Move) -> None:
     both = [prompt for prompt in prompts if {move.part, move.before} <= {*prompt, None}]
-    found = moved(prompts, [move])
+    found = apply_moves(prompts, [move])
     if move.before == move.part or not both:
         assert found == prompts
         return
@@ -50,8 +50,8 @@ def test_the_best_order_puts_changing_parts_last() -> None:
         ["time: 1", "read: r", "write: w", "ask: a"],
         ["time: 2", "write: w", "read: r", "note: n", "ask: a", "told: b"],
     ]
-    moves = mending_of([turn(lines) for lines in prompts], ["time", "read", "write", "note"])
-    assert moved(prompts, moves) == [
+    moves = solve([turn(lines) for lines in prompts], ["time", "read", "write", "note"])
+    assert apply_moves(prompts, moves) == [
         ["read: r", "write: w", "ask: a", "time: 1"],
         ["read: r", "write: w", "ask: a", "told: b", "note: n", "time: 2"],
     ]
@@ -80,7 +80,7 @@ def test_a_session_is_right_if_no_full_block_is_recomputed(prompts: list[list[st
         texts.append(text)
         seen |= set(lines)
     ids = {line: [ord(letter) for letter in line] for lines in prompts for line in lines}
-    assert would_be_right(prompts, ids, block_size) == right
+    assert predict_right(prompts, ids, block_size) == right
 
 
 def common_length(one: str, other: str) -> int:
@@ -95,8 +95,8 @@ def turn(lines: list[str]) -> TurnRun:
     ("moves", "why"),
     [
         ([], "there is no move"),
-        ([Move(part="rule")], "'rule' is no part that may be moved; these are: time, note"),
-        ([Move(part="nothing")], "'nothing' is no part"),
+        ([Move(part="rule")], "'rule' cannot be moved; movable parts are time, note"),
+        ([Move(part="nothing")], "'nothing' cannot be moved"),
         ([Move(part="time", before="nothing")], "'time' cannot go before 'nothing'"),
         ([Move(part="time", before="time")], "'time' cannot go before 'time'"),
         ([Move(part="time"), Move(part="time")], "'time' is moved to the same place twice in a row"),
@@ -104,8 +104,8 @@ def turn(lines: list[str]) -> TurnRun:
 )
 def test_invalid_moves_are_refused(moves: list[Move], why: str) -> None:
     turns = [turn(["rule: r", "time: 1"]), turn(["rule: r", "time: 2", "note: n"])]
-    assert (refusal(turns, ["time", "note"], moves) or "").startswith(why)
-    assert refusal(turns, ["time", "note"], [Move(part="note", before="time"), Move(part="time")]) is None
+    assert (moves_error(turns, ["time", "note"], moves) or "").startswith(why)
+    assert moves_error(turns, ["time", "note"], [Move(part="note", before="time"), Move(part="time")]) is None
 
 
 def test_movable_parts_must_be_in_the_prompt() -> None:

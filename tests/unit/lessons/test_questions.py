@@ -10,7 +10,7 @@ from app.lessons.lesson import Ask
 from app.lessons.lesson_engine import BareLessonEngine, LessonPrompt
 from app.lessons.parse import read_lesson, settings_of
 from app.lessons.questions.forgetting import changes
-from app.lessons.questions.rules import MAX_OPTIONS, Evidence, Option, Question, few
+from app.lessons.questions.rules import MAX_OPTIONS, Evidence, Option, Question, select_options
 from app.lessons.words import worded
 from engine.config import EngineConfig, SamplingParams
 from tests.unit.lessons.models import builder
@@ -19,7 +19,7 @@ from tests.unit.lessons.models import builder
 @given(keys=st.lists(st.integers(0, 9), min_size=1, max_size=12), data=st.data())
 def test_a_short_list_has_the_right_answer_and_the_first_others(keys: list[int], data: st.DataObject) -> None:
     right = data.draw(st.sampled_from(keys))
-    found = few(keys, right)
+    found = select_options(keys, right)
     assert right in found and len(found) == min(len(set(keys)), MAX_OPTIONS)
     order = list(dict.fromkeys(keys))
     assert found == sorted(found, key=order.index)
@@ -38,10 +38,10 @@ def test_the_question_about_retained_keys_does_not_reveal_the_answer(language: s
     lesson = read_lesson(shipped_folder() / "14-may-be-forgotten.md")
     engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
     course = Course(lesson, language, engine)
-    course.go_on()
+    course.advance()
     while not (isinstance(course.checkpoint, Ask) and course.checkpoint.rule == "keys_kept"):
         course.answer_right()
-        course.go_on()
+        course.advance()
     assert course.question
     stem, answers = worded(course.question, language)
     assert answers[course.question.right] == "16" and "16" not in stem

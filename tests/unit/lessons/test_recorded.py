@@ -15,14 +15,14 @@ from app.cli import main
 from app.ground.settings import ServerSettings
 from app.lessons.answers import DoItem, MendItem, Moment, PageItem, WorkItem
 from app.lessons.catalogue import shipped_folder
-from app.lessons.course import Course, Given
+from app.lessons.course import Course, LearnerAnswer
 from app.lessons.item_messages import page_items
 from app.lessons.lesson import Ask, LessonError
 from app.lessons.lesson_engine import BareLessonEngine
-from app.lessons.lesson_replay import way
+from app.lessons.lesson_replay import replay_state
 from app.lessons.lesson_sessions import replay
 from app.lessons.parse import read_lesson, settings_of
-from app.lessons.prompt_order import Mending, Move, name_of, refusal
+from app.lessons.prompt_order import Mending, Move, moves_error, name_of
 from app.lessons.recorded import recorded_lessons
 from app.lessons.transcript import Recorded, read_transcript, record, transcript_name, write_recorded
 from app.models.engine_face import BuildEngine
@@ -46,7 +46,7 @@ def recorded(request: pytest.FixtureRequest, builder: Callable[[str], BuildEngin
     return record(read_lesson(shipped_folder() / f"{request.param}.md"), "en", builder)
 
 
-Answers = dict[str, list[Given]]
+Answers = dict[str, list[LearnerAnswer]]
 
 
 def unsure_answers(recorded: Recorded) -> Answers:
@@ -117,7 +117,7 @@ def test_a_recorded_lesson_equals_the_live_one(recorded: Recorded, builder: Call
             engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
             course = Course(lesson, "en", engine)
             replay(course, at, {k: [g for g in key_answers if g != 999] for k, key_answers in answers.items()})
-            shown = way(recorded.transcript, at, answers)
+            shown = replay_state(recorded.transcript, at, answers)
             assert [graded(item) for item in shown.items] == [graded(item) for item in page_items(course)]
             assert shown.progress == course.progress
             assert shown.moment == course.moment
@@ -146,13 +146,13 @@ def test_offline_grading_of_a_prompt_order_equals_grading_by_its_run(
     ]
     verdicts: list[bool] = []
     for moves in tried:
-        if refusal(item.before, item.movable, moves):
+        if moves_error(item.before, item.movable, moves):
             continue
         engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
         course = Course(lesson, language, engine)
         answers: Answers = {**{key: [None] for key in transcript.keys}, index: [Mending(moves=moves)]}
         replay(course, 10_000, answers)
-        shown = way(transcript, 10_000, answers).items[int(index)]
+        shown = replay_state(transcript, 10_000, answers).items[int(index)]
         assert isinstance(shown, MendItem)
         (live,), (offline,) = course.mended(int(index)), shown.given
         assert offline is not None and offline.right == live.right, moves
@@ -164,7 +164,7 @@ def test_offline_grading_of_a_prompt_order_equals_grading_by_its_run(
 
 def test_the_recorded_runs_equal_those_of_the_lesson(recorded: Recorded, tmp_path: Path) -> None:
     write_recorded(recorded, tmp_path)
-    last = way(recorded.transcript, 10_000, unsure_answers(recorded))
+    last = replay_state(recorded.transcript, 10_000, unsure_answers(recorded))
     assert last.progress.over and last.moment.run == len(recorded.runs) - 1
     traces = sorted(tmp_path.glob("*.kvtrace"))
     assert len(traces) == recorded.transcript.num_runs
@@ -178,15 +178,15 @@ def test_the_recorded_runs_equal_those_of_the_lesson(recorded: Recorded, tmp_pat
 def test_a_long_stretch_is_sent_in_parts_with_its_arrays(recorded: Recorded, tmp_path: Path) -> None:
     write_recorded(recorded, tmp_path)
     lessons, transcript = recorded_lessons(tmp_path), recorded.transcript
-    last = way(transcript, 10_000, unsure_answers(recorded))
+    last = replay_state(transcript, 10_000, unsure_answers(recorded))
     records: list[bytes] = []
     captures: list[bytes | None] = []
     while len(records) < last.moment.records:
-        part = lessons.stretch(transcript, last, len(records), 1)
+        part = lessons.record_range(transcript, last, len(records), 1)
         assert part.first == len(records) and len(part.records) == 1
         records += part.records
         captures += part.captures
-    stretch = lessons.stretch(transcript, last, 0, 1 << 30)
+    stretch = lessons.record_range(transcript, last, 0, 1 << 30)
     assert (stretch.records, stretch.captures) == (records, captures) and any(captures)
 
 
@@ -197,12 +197,12 @@ def test_the_page_replays_a_lesson_like_the_server(recorded: Recorded) -> None:
     document = json.dumps(msgspec.to_builtins({"transcript": recorded.transcript, "asked": cases}))
     output = node_output("lesson_replay_dump.mjs", given=document)
     for (at, answers), line in zip(cases, output.splitlines(), strict=True):
-        assert json.loads(line) == msgspec.to_builtins(way(recorded.transcript, at, answers)), (at, answers)
+        assert json.loads(line) == msgspec.to_builtins(replay_state(recorded.transcript, at, answers)), (at, answers)
 
 
 def test_no_answer_is_sent_before_it_is_given(recorded: Recorded) -> None:
     first = next(iter(recorded.transcript.keys))
-    shown = way(recorded.transcript, 10_000, {})
+    shown = replay_state(recorded.transcript, 10_000, {})
     assert shown.at == int(first) and shown.items[-1].index == int(first)
     sent = msgspec.json.encode(shown)
     assert b'"right":null' in sent and b'"evidence":null' in sent
@@ -211,12 +211,12 @@ def test_no_answer_is_sent_before_it_is_given(recorded: Recorded) -> None:
 
 
 def test_invalid_recorded_lessons_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="has no recorded lesson"):
+    with pytest.raises(ValueError, match="has no recorded lessons"):
         recorded_lessons(tmp_path)
     (tmp_path / "x.en.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"x\.en\.json is no recorded lesson"):
+    with pytest.raises(ValueError, match=r"x\.en\.json is not a recorded lesson"):
         recorded_lessons(tmp_path)
-    with pytest.raises(LessonError, match="no recorded lesson"):
+    with pytest.raises(LessonError, match="not a recorded lesson"):
         read_transcript(tmp_path / "x.en.json")
     assert main(["replay", "--lessons", str(tmp_path), "--port", "0", "--data-dir", str(tmp_path / "d")]) == 2
 

@@ -70,8 +70,8 @@ def test_a_review_starts_at_its_question() -> None:
     assert (question.rule, question.again, question.right) == ("slot", "one/7", None)
     assert course.moment.records == 3 < len(course.log), "records after the question are not shown"
     course.answer_right()
-    course.go_on()
-    course.go_on()
+    course.advance()
+    course.advance()
     assert course.checkpoint is None
     engine.close()
 

@@ -48,7 +48,7 @@ def test_every_answer_has_a_text_and_ends_its_question(path: Path) -> None:
         texts = question_texts(language)
         engine = lesson_engine_of(lesson)
         course = Course(lesson, language, engine)
-        course.go_on()
+        course.advance()
         while course.checkpoint is not None:
             question = course.question
             if isinstance(course.checkpoint, Ask) and question:
@@ -78,7 +78,7 @@ def test_every_answer_has_a_text_and_ends_its_question(path: Path) -> None:
                 assert course.answers[at].over
             elif isinstance(course.checkpoint, Work):
                 do_the_work(course)
-            course.go_on()
+            course.advance()
         assert isinstance(lesson.items[-1], Sandbox) or course.at == len(lesson.items)
         engine.close()
 
@@ -93,7 +93,7 @@ def do_the_work(course: Course) -> None:
     at = course.at
     if at in course.sessions:
         return mend(course)
-    moves = course.engines_list()
+    moves = course.engine_moves()
     assert not course.answer(moves[:-1])
     shown = page_items(course, at)[-1]
     assert isinstance(shown, WorkItem) and shown.engine is None and not shown.over
@@ -147,13 +147,13 @@ def test_the_learner_does_every_kind_of_operation() -> None:
             continue
         engine = lesson_engine_of(lesson)
         course = Course(lesson, "en", engine)
-        course.go_on()
+        course.advance()
         while course.checkpoint is not None:
             if isinstance(course.checkpoint, Work) and not course.checkpoint.mends:
-                kinds |= {move.kind for move in course.engines_list()}
+                kinds |= {move.kind for move in course.engine_moves()}
             if isinstance(course.checkpoint, Ask | Work):
                 course.answer(None)
-            course.go_on()
+            course.advance()
         engine.close()
     assert kinds == {"allocate", "share", "copy", "free", "evict"}
 
@@ -182,17 +182,17 @@ sampling = { max_tokens = 4, ignore_eos = true }
 @pytest.mark.parametrize(
     ("body", "line", "sentence"),
     [
-        ("do: prefill\n::: en\n[Nine](=prompt_tokens) tokens.\n:::", 11, "is said where prompt_tokens is 5"),
-        ("::: en\n[Five](=prompt_tokens) tokens.\n:::", 10, "before anything was submitted"),
+        ("do: prefill\n::: en\n[Nine](=prompt_tokens) tokens.\n:::", 11, "is stated, but prompt_tokens is 5"),
+        ("::: en\n[Five](=prompt_tokens) tokens.\n:::", 10, "before any prompt is submitted"),
         ("do: prefill\n::: en\nIt is in block [0](=block_of:90).\n:::", 11, "has no block"),
         ("do: prefill\nask: released\ndo: step", 11, "nothing of sequence 0 is released"),
-        ("do: prefill\nask: keys_read", 11, "no action with a step follows"),
+        ("do: prefill\nask: keys_read", 11, "the following action runs no step"),
         ("do: prefill\ndo: step 9", 11, "nothing is left to compute"),
-        ("do: prefill\ndo: run until=preempt", 11, "preempt never came"),
+        ("do: prefill\ndo: run until=preempt", 11, "before preempt occurred"),
         ("do: restart num_blocks=1\ndo: prefill", 11, "prefill"),
         ("ask: same_text\ndo: prefill", 10, "there is no previous run"),
-        ("work:\ndo: prefill", 10, "submitted and forked sequences must exist before"),
-        ("ask: keys_read\ndo: race caches\ndo: prefill", 10, "no action with a step follows"),
+        ("work:\ndo: prefill", 10, "sequences must be submitted and forked by an earlier"),
+        ("ask: keys_read\ndo: race caches\ndo: prefill", 10, "the following action runs no step"),
         ("do: prefill\nwork:\ndo: step 2", 11, "no block is allocated, shared, copied or freed"),
     ],
 )
@@ -220,7 +220,7 @@ def test_prompts_of_a_lesson_are_normalized_like_submitted_ones(
     engine = lesson_engine_of(lesson)
     course = Course(lesson, "zh", engine)
     while course.checkpoint is not None or course.at < 0:
-        course.go_on()
+        course.advance()
     (sequence,) = engine.log.state_at(0).sequences.values()
     assert b"".join(sequence.token_bytes).decode() == "春江潮水连海平，海上明月共潮生！"
     engine.close()
@@ -259,7 +259,7 @@ Back to [3072](=token_bytes).
     assert lesson.models == ["bundled-mha", "bundled-gqa", "bundled-mqa"]
     assert check(lesson, builder) == []
     wrong = check(parse_lesson(text.replace("[768]", "[3072]"), Path("siblings.md")), builder)
-    assert [(error.line, error.sentence) for error in wrong] == [(17, "[en] “3072” is said where token_bytes is 768")]
+    assert [(error.line, error.sentence) for error in wrong] == [(17, "[en] “3072” is stated, but token_bytes is 768")]
 
 
 def test_a_new_lesson_passes_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -271,28 +271,28 @@ def test_a_new_lesson_passes_the_check(tmp_path: Path, capsys: pytest.CaptureFix
     assert "first" in capsys.readouterr().out
     path.write_text(path.read_text(encoding="utf-8").replace("[five]", "[six]"), encoding="utf-8")
     assert main(["lesson", "check", str(path)]) == 1
-    assert ":25: [en] “six” is said where prompt_tokens is 5" in capsys.readouterr().out
+    assert ":25: [en] “six” is stated, but prompt_tokens is 5" in capsys.readouterr().out
 
 
 def test_a_question_is_answered_once() -> None:
     lesson = parse_lesson(BAD + "do: prefill\nask: keys_read\ndo: step", Path("x.md"))
     engine = lesson_engine_of(lesson)
     course = Course(lesson, "en", engine)
-    course.go_on()
-    with pytest.raises(LessonError, match="there is no question"):
+    course.advance()
+    with pytest.raises(LessonError, match="is no question"):
         course.answer(0)
-    course.go_on()
+    course.advance()
     assert len(course.log) == 3 and course.moment.records == 2, "the deciding record is computed and not shown"
-    with pytest.raises(LessonError, match="no answer yet"):
-        course.go_on()
+    with pytest.raises(LessonError, match="not answered yet"):
+        course.advance()
     with pytest.raises(LessonError, match="no answer 99"):
         course.answer(99)
     course.answer(None)
-    with pytest.raises(LessonError, match="has been answered"):
+    with pytest.raises(LessonError, match="already answered"):
         course.answer(0)
-    course.go_on()
+    course.advance()
     assert course.moment.records == 2
-    course.go_on()
+    course.advance()
     assert course.moment.records == 3 and course.progress.over
     engine.close()
 
@@ -302,10 +302,10 @@ def test_a_lesson_with_an_impossible_question_stays_at_its_checkpoint() -> None:
     lesson = parse_lesson(BAD + "do: prefill\nask: victim\ndo: step", Path("x.md"))
     engine = lesson_engine_of(lesson)
     course = Course(lesson, "en", engine)
-    course.go_on()
+    course.advance()
     for _ in range(2):
         with pytest.raises(LessonError, match="ask: victim"):
-            course.go_on()
+            course.advance()
         page_items(course, 0)
     engine.close()
 
@@ -326,19 +326,19 @@ def test_bytes_of_two_models_are_compared_at_the_same_number_of_blocks() -> None
     body += "do: restart model=bundled-mqa\nask: bytes_beside\ndo: prefill\n"
     course = Course(lesson := parse_lesson(header + body, Path("x.md")), "en", lesson_engine_of(lesson))
     found = []
-    course.go_on()
+    course.advance()
     while course.checkpoint is not None:
         if question := course.question:
             found.append(([option.number for option in question.options], question.options[question.right].number))
             course.answer(question.right)
-        course.go_on()
+        course.advance()
     slots = 2 * 4 * 2 * 3 * 16 * 4  # blocks, slots, K and V, layers, head_dim, bytes, for one KV head
     assert [right for _, right in found] == [2 * slots, slots]
     assert {8 * slots, slots} < set(found[0][0]), "wrong answers: unchanged, and one head"
     assert {2 * slots, slots / 2} < set(found[1][0]), "wrong answers: unchanged, and a quarter"
     wrong = header + "do: prefill\ndo: restart block_size=2\nask: bytes_beside\ndo: prefill\n"
     (error,) = check(parse_lesson(wrong, Path("x.md")), builder)
-    assert "it holds 3 blocks where the run before held 2" in error.sentence
+    assert "it holds 3 blocks, but the previous run held 2" in error.sentence
 
 
 def test_questions_are_repeated_only_in_lessons_whose_run_answers_them() -> None:
@@ -352,14 +352,14 @@ def test_questions_are_repeated_only_in_lessons_whose_run_answers_them() -> None
     engine = lesson_engine_of(lesson)
     course = Course(lesson, "en", engine, {}, again)
     questions: list[tuple[str | None, str]] = []
-    course.go_on()
+    course.advance()
     while course.checkpoint is not None:
         if isinstance(course.checkpoint, Ask):
             shown = page_items(course, course.at)[-1]
             assert isinstance(shown, AskItem) and shown.right is None and shown.evidence is None
             questions.append((shown.again, shown.rule))
             course.answer(None)
-        course.go_on()
+        course.advance()
     engine.close()
     assert [(name, rule) for name, rule in questions if name] == [("not-yet/5", "keys_read")]
     assert course.progress.num_items == len(lesson.items) + 1

@@ -57,8 +57,8 @@ def test_tier_sizes_are_parsed_like_those_of_the_command_line() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ("kv_offload_cpu=much", "“much” is no size"),
-        ('kv_offload_disk="1 GiB"', "kv_offload_disk: a lesson's own tier has at most 16 MiB"),
+        ("kv_offload_cpu=much", "“much” is not a size"),
+        ('kv_offload_disk="1 GiB"', "kv_offload_disk: a lesson's tier has at most 16 MiB"),
         ("kv_offload_tape=1MiB", "there is no setting 'kv_offload_tape'"),
     ],
 )

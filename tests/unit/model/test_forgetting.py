@@ -12,7 +12,7 @@ from torch import Tensor
 from engine.cache.forget_settings import ForgetSettings, PolicyName
 from engine.model.errors import ModelError
 from engine.model.forgetting.forgotten_keys import choose_forgotten
-from engine.model.forgetting.policies import POLICIES, Rows, Seen
+from engine.model.forgetting.policies import POLICIES, Rows, VisibleKeys
 from engine.model.forgetting.rotation import Rotation
 from engine.model.loader import from_module
 from tests.tiny_models import tiny_model, tiny_tokenizer
@@ -27,7 +27,7 @@ def rotation() -> Rotation:
     return Rotation(model.module, HEAD_DIM, model.device)
 
 
-def arrays(seed: int) -> tuple[Tensor, Tensor, Seen]:
+def arrays(seed: int) -> tuple[Tensor, Tensor, VisibleKeys]:
     """Return queries, their causal weights, and keys."""
     generator = torch.Generator().manual_seed(seed)
     keys, values = (torch.randn(NUM_KV_HEADS, NUM_KEYS, HEAD_DIM, generator=generator) for _ in range(2))
@@ -36,10 +36,10 @@ def arrays(seed: int) -> tuple[Tensor, Tensor, Seen]:
     future = torch.ones(NUM_KEYS, NUM_KEYS, dtype=torch.bool).triu(1)
     weights = scores.masked_fill(future, float("-inf")).softmax(-1)
     visible = torch.ones(NUM_KV_HEADS, NUM_KEYS, dtype=torch.bool)
-    return q, weights, Seen(keys, values, visible, 1 / math.sqrt(HEAD_DIM), 0)
+    return q, weights, VisibleKeys(keys, values, visible, 1 / math.sqrt(HEAD_DIM), 0)
 
 
-def expected(name: PolicyName, q: Tensor, weights: Tensor, seen: Seen) -> list[list[float]]:
+def expected(name: PolicyName, q: Tensor, weights: Tensor, seen: VisibleKeys) -> list[list[float]]:
     """Return the scores by the formula, computed for one head and key at a time."""
     turn = rotation()
     table = []

@@ -32,7 +32,7 @@ class Passes:
 
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Passes]:
-    monkeypatch.setattr(thread_count, "SLEEPS", False)
+    monkeypatch.setattr(thread_count, "IS_PASSIVE", False)
     before = torch.get_num_threads()
     torch.set_num_threads(8)
     yield Passes()
@@ -65,6 +65,6 @@ def test_busy_cores_reduce_the_threads_with_rare_retries(passes: Passes, free: i
 
 
 def test_the_thread_count_stays_if_idle_threads_sleep(passes: Passes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thread_count, "SLEEPS", True)
+    monkeypatch.setattr(thread_count, "IS_PASSIVE", True)
     passes.free = 1
     assert passes.run(10) == [8]

@@ -36,7 +36,7 @@ class Queue:
 def ask(engine: AsyncEngine, count: int) -> None:
     for _ in range(count):
         request = ApiRequest(kind="completion", prompts=[Prompt(token_ids=[1])], sampling=SamplingParams(max_tokens=4))
-        engine.ask(Call(request, "a", "m", "t", arrived_at=time.monotonic()), Policy(name="a"))
+        engine.submit(Call(request, "a", "m", "t", arrived_at=time.monotonic()), Policy(name="a"))
 
 
 def record(kind: str) -> Any:
@@ -84,7 +84,7 @@ def test_many_concurrent_requests_do_not_delay_the_next_step(
 ) -> None:
     clock = iter(range(1000))
     monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
-    monkeypatch.setattr(admission, "TENDING", 10.0)
+    monkeypatch.setattr(admission, "ACCEPT_SECONDS", 10.0)
     queue = Queue()
     ask(engine, 30)
     engine.tend(queue, may_enter=True)  # type: ignore[arg-type]

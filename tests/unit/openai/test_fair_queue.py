@@ -38,10 +38,10 @@ def test_limits_apply_per_client_and_to_the_whole_queue() -> None:
     queue: FairQueue[str] = FairQueue(3)
     queue.put("a", "a0", 2)
     queue.put("a", "a1", 2)
-    with pytest.raises(Full, match="2 requests of this client wait already"):
+    with pytest.raises(Full, match="2 requests of this client are waiting"):
         queue.put("a", "a2", 2)
     queue.put("b", "b0", 2)
-    with pytest.raises(Full, match="no more than 3"):
+    with pytest.raises(Full, match="at most 3"):
         queue.put("b", "b1", 2)
     assert queue.waiting() == {"a": 2, "b": 1} and len(queue) == 3
 

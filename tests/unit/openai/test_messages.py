@@ -92,10 +92,10 @@ def test_sampling_parameters_and_tool_choice_are_converted() -> None:
     sampling = found.sampling
     assert (found.default_tokens, sampling.stop, sampling.temperature) == (9, ["x"], 0.5)
     assert (sampling.top_p, sampling.top_k, found.stream) == (0.9, 3, True)
-    assert found.reading and found.reading.format is HERMES and found.reading.parallel
+    assert found.parser_settings and found.parser_settings.format is HERMES and found.parser_settings.parallel
     single = ask(tools=[TOOL], tool_choice={"type": "auto", "disable_parallel_tool_use": True})
-    assert single.reading and not single.reading.parallel
-    assert ask(tools=[TOOL], tool_choice={"type": "none"}).reading is None and MODEL.arguments[2] == []
+    assert single.parser_settings and not single.parser_settings.parallel
+    assert ask(tools=[TOOL], tool_choice={"type": "none"}).parser_settings is None and MODEL.arguments[2] == []
     body = {"messages": [{"role": "user", "content": "x"}], "tools": [TOOL]}
     assert count(read(json.dumps(body).encode(), CountTokensBody), MODEL) == 3
 
@@ -115,10 +115,10 @@ def test_sampling_parameters_and_tool_choice_are_converted() -> None:
         ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "messages", "content[0].type"),
         ({"messages": [{"role": "user", "content": [USE]}]}, "messages", "'tool_use'"),
         ({"messages": [{"role": "user", "content": [text("x", what=1)]}]}, "messages", "unknown field `what`"),
-        ({"messages": [{"role": "assistant", "content": "x"}]}, "messages", "does not continue"),
+        ({"messages": [{"role": "assistant", "content": "x"}]}, "messages", "cannot continue"),
         ({"output_config": {"format": {"type": "json_schema"}}}, "output_config", "format"),
         ({"mcp_servers": [{"url": "x"}]}, "mcp_servers", "not implemented"),
-        ({"what": 1}, "what", "knows no field"),
+        ({"what": 1}, "what", "unknown field"),
     ],
 )
 def test_invalid_messages_are_refused_with_the_field(fields: dict[str, Any], param: str, words: str) -> None:

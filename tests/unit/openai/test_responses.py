@@ -88,7 +88,7 @@ def test_items_of_one_turn_are_converted_to_one_message() -> None:
         ({"input": []}, "input", "length >= 1"),
         ({"input": [{"role": "user"}]}, "input", "input[0].content is missing"),
         ({"input": [{"content": "x"}]}, "input", "input[0].role is missing"),
-        ({"input": [{**CALL, "arguments": "["}]}, "input", "input[0].arguments is no JSON"),
+        ({"input": [{**CALL, "arguments": "["}]}, "input", "input[0].arguments is not JSON"),
         ({"input": [{"type": "function_call_output", "output": "x"}]}, "input", "input[0].call_id is missing"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input", "'input_image'"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input", "'item_reference'"),
@@ -98,7 +98,7 @@ def test_items_of_one_turn_are_converted_to_one_message() -> None:
         ({"truncation": "auto"}, "truncation", "not implemented"),
         ({"background": True}, "background", "not implemented"),
         ({"metadata": {str(i): "x" for i in range(17)}}, "metadata", "length <= 16"),
-        ({"what": 1}, "what", "knows no field"),
+        ({"what": 1}, "what", "unknown field"),
     ],
 )
 def test_invalid_bodies_are_refused_with_the_field(fields: dict[str, Any], param: str, words: str) -> None:

@@ -10,9 +10,9 @@ import pytest
 from app.openai.bodies import ChatMessage, Tool
 from app.openai.call import Call, Choice
 from app.openai.errors import ApiError
-from app.openai.generated import Reading, reading_of
+from app.openai.generated import ParserSettings, parser_settings
 from app.openai.request import ApiRequest, Prompt, conversation
-from app.openai.response import answer, chunks
+from app.openai.response import chunks, response_body
 from app.openai.tool_calls import HERMES, LLAMA, MISTRAL, Format, format_of
 from engine.config import SamplingParams
 from engine.trace.records import Output
@@ -65,10 +65,10 @@ def test_a_text_is_split_into_content_and_tool_calls(
 
 def test_only_text_that_may_begin_a_tool_call_is_held_back() -> None:
     for text in ("a <tool", "a <tool_call>{", "a <", "a \n"):
-        assert HERMES.held_from(text, True) == 1
-    assert HERMES.held_from("a < b", True) == len("a < b")
-    assert LLAMA.held_from(" <|py", True) == LLAMA.held_from('{"a', True) == 0
-    assert LLAMA.held_from('{"a', False) == LLAMA.held_from("abc", True) == 3
+        assert HERMES.possible_start(text, True) == 1
+    assert HERMES.possible_start("a < b", True) == len("a < b")
+    assert LLAMA.possible_start(" <|py", True) == LLAMA.possible_start('{"a', True) == 0
+    assert LLAMA.possible_start('{"a', False) == LLAMA.possible_start("abc", True) == 3
 
 
 @pytest.mark.parametrize(
@@ -88,11 +88,11 @@ def test_the_tool_call_format_is_detected_from_the_template(
     model = FakeModel()
     monkeypatch.setattr(model, "chat_template", template, raising=False)
     monkeypatch.setattr(model, "special_tokens", {"[TOOL_CALLS]": 5, "<s>": 1}, raising=False)
-    reading = reading_of(model, [1], True, True)
-    assert (reading and reading.format) is format
-    assert reading_of(model, [1], False, True) is None
+    settings = parser_settings(model, [1], True, True)
+    assert (settings and settings.format) is format
+    assert parser_settings(model, [1], False, True) is None
     if format is MISTRAL:
-        assert reading and reading.marks == {5: "[TOOL_CALLS]"}
+        assert settings and settings.marks == {5: "[TOOL_CALLS]"}
 
 
 def test_tools_that_the_template_would_drop_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,55 +117,62 @@ def test_tools_that_the_template_would_drop_are_refused(monkeypatch: pytest.Monk
 
 def test_template_and_prompt_determine_whether_reasoning_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     model = FakeModel()
-    assert reading_of(model, list(b"<think>\n"), True, True) is None
+    assert parser_settings(model, list(b"<think>\n"), True, True) is None
     monkeypatch.setattr(model, "chat_template", "{{ '</think>' }}", raising=False)
     for prompt, thinks in ((b"user\n", False), (b"<think>\n", True), (b"<think>\n\n</think>\n\n", False)):
-        assert reading_of(model, list(prompt), False, True) == Reading(thinks=thinks)
+        assert parser_settings(model, list(prompt), False, True) == ParserSettings(thinks=thinks)
 
 
 def output(text: str, token_id: int = 0) -> Output:
     return Output(seq_id=0, token_id=token_id, token_bytes=text.encode(), text=text, logprob=-1.0, top=[])
 
 
-def call_with(reading: Reading | None, logprobs: int | None = None) -> tuple[Call, Choice]:
+def call_with(settings: ParserSettings | None, logprobs: int | None = None) -> tuple[Call, Choice]:
     request = ApiRequest(
-        kind="chat", prompts=[Prompt(token_ids=[1])], sampling=SamplingParams(), logprobs=logprobs, reading=reading
+        kind="chat",
+        prompts=[Prompt(token_ids=[1])],
+        sampling=SamplingParams(),
+        logprobs=logprobs,
+        parser_settings=settings,
     )
     call = Call(request, "a", "m", "t", time.monotonic())
     return call, call.sub_requests[0].add_choice(0)
 
 
-def complete_choice(reading: Reading | None, *outputs: Output, logprobs: int | None = None) -> dict[str, Any]:
-    call, choice = call_with(reading, logprobs)
+def complete_choice(settings: ParserSettings | None, *outputs: Output, logprobs: int | None = None) -> dict[str, Any]:
+    call, choice = call_with(settings, logprobs)
     choice.outputs, choice.finish_reason = [*outputs], "stop"
-    (found,) = answer(call, lambda _: b"")["choices"]
+    (found,) = response_body(call, lambda _: b"")["choices"]
     return dict(found)
 
 
 THINKS = "<think>\nLet me see.\n</think>\n\n"
 TEXTS = [
-    *((Reading(HERMES), text) for text in ("Just < text.", f"I look. \n{CALL}", XML, "<tool_call>{", "a <tool")),
-    *((Reading(HERMES), text) for text in (f"é{CALL} and more", "1 <\n\n")),
-    *((Reading(MISTRAL), text) for text in ("a [TOOL", f"a [x] {MISTRALS}", NEWER, "[TOOL_CALLS]read")),
-    *((Reading(LLAMA), text) for text in (LLAMAS, f"a {LLAMAS}", " {", f"<|python_tag|>{LLAMAS};{LLAMAS}", "<|pyt")),
+    *((ParserSettings(HERMES), text) for text in ("Just < text.", f"I look. \n{CALL}", XML, "<tool_call>{", "a <tool")),
+    *((ParserSettings(HERMES), text) for text in (f"é{CALL} and more", "1 <\n\n")),
+    *((ParserSettings(MISTRAL), text) for text in ("a [TOOL", f"a [x] {MISTRALS}", NEWER, "[TOOL_CALLS]read")),
     *(
-        (Reading(thinks=False), text)
+        (ParserSettings(LLAMA), text)
+        for text in (LLAMAS, f"a {LLAMAS}", " {", f"<|python_tag|>{LLAMAS};{LLAMAS}", "<|pyt")
+    ),
+    *(
+        (ParserSettings(thinks=False), text)
         for text in (f"{THINKS}So.", " <thi", "<think>and", "a <think>b</think>c", "\n\na")
     ),
-    *((Reading(thinks=True), text) for text in ("\nHm. </thin</think>\n So.", "on and on", "</think>So.", "")),
-    *((Reading(HERMES, thinks=False), text) for text in (f"{THINKS}I look.\n{CALL}", f"{THINKS}{CALL}")),
-    (Reading(LLAMA, thinks=False), f"{THINKS}{LLAMAS}"),
+    *((ParserSettings(thinks=True), text) for text in ("\nHm. </thin</think>\n So.", "on and on", "</think>So.", "")),
+    *((ParserSettings(HERMES, thinks=False), text) for text in (f"{THINKS}I look.\n{CALL}", f"{THINKS}{CALL}")),
+    (ParserSettings(LLAMA, thinks=False), f"{THINKS}{LLAMAS}"),
 ]
 
 
 @pytest.mark.parametrize("logprobs", [None, 0])
-@pytest.mark.parametrize(("reading", "text"), TEXTS)
-def test_streamed_deltas_equal_the_complete_response(reading: Reading, text: str, logprobs: int | None) -> None:
-    expected = complete_choice(reading, output(text), logprobs=logprobs)
+@pytest.mark.parametrize(("settings", "text"), TEXTS)
+def test_streamed_deltas_equal_the_complete_response(settings: ParserSettings, text: str, logprobs: int | None) -> None:
+    expected = complete_choice(settings, output(text), logprobs=logprobs)
     message = expected["message"]
     for seed in range(20):
         draw, at, deltas = random.Random(seed), 0, list[dict[str, Any]]()
-        call, choice = call_with(reading, logprobs)
+        call, choice = call_with(settings, logprobs)
         while at < len(text) or choice.finish_reason is None:
             end = min(len(text), at + draw.randrange(4))
             choice.outputs.append(output(text[at:end]))
@@ -183,19 +190,22 @@ def test_streamed_deltas_equal_the_complete_response(reading: Reading, text: str
 
 
 def test_reasoning_is_separated_from_content() -> None:
-    for reading, text in ((Reading(thinks=False), f"{THINKS}So."), (Reading(thinks=True), "Let me see.</think>So.")):
-        message = complete_choice(reading, output(text))["message"]
+    for settings, text in (
+        (ParserSettings(thinks=False), f"{THINKS}So."),
+        (ParserSettings(thinks=True), "Let me see.</think>So."),
+    ):
+        message = complete_choice(settings, output(text))["message"]
         assert (message["reasoning_content"], message["content"]) == ("Let me see.", "So.")
-    message = complete_choice(Reading(thinks=False), output("a <think>b</think>c"))["message"]
+    message = complete_choice(ParserSettings(thinks=False), output("a <think>b</think>c"))["message"]
     assert message["content"] == "a <think>b</think>c" and "reasoning_content" not in message
-    call, choice = call_with(Reading(thinks=False))
+    call, choice = call_with(ParserSettings(thinks=False))
     choice.outputs, choice.finish_reason = [output(text) for text in ("<think>", "a", "b", "</think>", "c")], "stop"
-    answer(call, lambda _: b"")
-    assert choice.reader and choice.reader.num_reasoning_tokens == 3
+    response_body(call, lambda _: b"")
+    assert choice.parser and choice.parser.num_reasoning_tokens == 3
 
 
 def test_special_tokens_that_mark_tool_calls_are_recognized() -> None:
-    reading = Reading(MISTRAL, marks={7: "[TOOL_CALLS]", 8: "[ARGS]"})
+    settings = ParserSettings(MISTRAL, marks={7: "[TOOL_CALLS]", 8: "[ARGS]"})
     parts = [
         output("I look."),
         output("", 7),
@@ -204,7 +214,7 @@ def test_special_tokens_that_mark_tool_calls_are_recognized() -> None:
         output('{"path": "a.txt"}'),
         output("", 9),
     ]
-    message = complete_choice(reading, *parts)["message"]
+    message = complete_choice(settings, *parts)["message"]
     assert message["content"] == "I look." and message["tool_calls"][0]["function"] == READ
 
 
@@ -214,5 +224,5 @@ def test_without_tools_a_tool_call_is_plain_text() -> None:
 
 
 def test_only_the_first_call_is_returned_without_parallel_tool_calls() -> None:
-    message = complete_choice(Reading(HERMES, parallel=False), output(CALL + CALL))["message"]
+    message = complete_choice(ParserSettings(HERMES, parallel=False), output(CALL + CALL))["message"]
     assert len(message["tool_calls"]) == 1 and message["content"] is None

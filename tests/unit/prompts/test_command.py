@@ -105,12 +105,12 @@ def test_an_export_reports_its_texts_and_the_costs_of_breaks(
     command = ["prompts", str(EXAMPLE), "--html", str(page), "--price", "3"]
     command += ["--model", "llama-2-7b", "--gpu", "a100-80gb"]
     main(command)
-    assert "10 requests; it holds texts around 3 breaks and examples of proposals (--private: none)" in (
+    assert "10 requests; the page has texts around 3 breaks and examples of proposals (--private: none)" in (
         capsys.readouterr().out
     )
     assert "s of prefill (layers of Llama 2 7B" in page.read_text() and "more than if it had hit" in page.read_text()
     main([*command, "--private", "--lang", "zh"])
-    assert "no text of them" in capsys.readouterr().out and "秒的预填充" in page.read_text()
+    assert "the page has no texts" in capsys.readouterr().out and "秒的预填充" in page.read_text()
 
 
 def test_a_proposal_shows_an_example_of_the_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

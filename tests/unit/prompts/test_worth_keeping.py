@@ -75,7 +75,7 @@ def test_text_json_and_page_list_the_prefixes(
     assert (prefix["num_tokens"], prefix["num_later"]) == (1088, 2)
     main(["prompts", str(file)])
     shown = capsys.readouterr().out
-    assert "prefixes worth keeping," in shown and "1,088 tokens, 2 later requests: messages[0].content …" in shown
+    assert "prefixes worth caching," in shown and "1,088 tokens, 2 later requests: messages[0].content …" in shown
     main(["prompts", str(file), "--html", str(page), "--lang", language])
     text = page.read_text()
     place = "messages[0].content … messages[1].content"

@@ -201,7 +201,7 @@ def test_read_only_recordings_cannot_be_changed(folder: Path, tmp_path: Path, ma
     assert (entry.id, entry.source, entry.name) == ("rec-tour", "shipped", "A tour")
     assert entry.title is not None and entry.title["zh"] == "导览" and entry.command == "kvtheater generate x"
     for change in (lambda: library.delete("rec-tour"), lambda: library.change("rec-tour", name="z")):
-        with pytest.raises(AppError, match="only shown"):
+        with pytest.raises(AppError, match="not stored on this server"):
             change()
     with library.open("rec-tour") as reader:
         assert len(reader) == 6

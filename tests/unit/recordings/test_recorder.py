@@ -122,8 +122,8 @@ def test_no_recording_starts_without_a_writable_folder(folder: Path, run: Run) -
         folder.write_text("a file where the folder belongs")
     else:
         folder.parent.chmod(0o500)
-    with pytest.raises(AppError, match="recordings cannot be kept"):
+    with pytest.raises(AppError, match="recordings cannot be saved"):
         Library(folder).record(run, "", [])
-    with pytest.raises(AppError, match="keeps no recordings"):
+    with pytest.raises(AppError, match="stores no recordings"):
         Library(None).record(run, "", [])
     steps(run, 1)

@@ -55,7 +55,7 @@ class FakeEngine:
         self.replay = Replay(num_blocks, block_size, swap_space or 0)
         emit = self.replay.pending.append
         caching = enable_prefix_caching and not recompute_all and not reserve_all
-        plans = [plan._replace(one_piece=reserve_all) for plan in one_group(num_blocks)]
+        plans = [plan._replace(contiguous=reserve_all) for plan in one_group(num_blocks)]
         self.manager = KVCacheManager(plans, block_size, caching, emit, swap_space or 0, [KV_BYTES_PER_TOKEN])
         self.scheduler = Scheduler(
             self.manager,

@@ -78,11 +78,9 @@ def test_a_valid_file_has_no_finding(frames: Frames, findings: Check, tmp_path: 
     assert findings([*frames, ("keyframe", keyframe)]) == []
     wrong = replace(keyframe, free_queues=[[1, 2, 0, 3]], step=7)
     (finding,) = findings([*frames, ("keyframe", wrong)])
-    assert finding.endswith(
-        "record 2: the keyframe is not the state that the operations make: it differs in step, free_queues"
-    )
+    assert finding.endswith("record 2: the keyframe differs from the state after the operations in step, free_queues")
     (finding,) = findings([*frames, ("keyframe", replace(keyframe, index=1))])
-    assert finding.endswith("no state of this log: its index is 1")
+    assert finding.endswith("does not match this log: its index is 1")
 
 
 def changed(frames: Frames, place: int, /, **fields: Any) -> Frames:
@@ -93,7 +91,7 @@ def test_a_finding_has_the_byte_of_its_frame(frames: Frames, findings: Check, tm
     (finding,) = findings(changed(frames, 3, step=5))
     with TraceReader(tmp_path / "a.kvtrace") as reader:
         offset = reader._records[2].offset - codec.FRAME_OVERHEAD
-    assert finding == f"byte {offset}, record 2: step is 5; a record of kind step makes it 2 here"
+    assert finding == f"byte {offset}, record 2: step is 5, but must be 2 in this record of kind step"
 
 
 def test_a_finding_names_the_operation(frames: Frames, findings: Check) -> None:
@@ -108,17 +106,17 @@ def test_a_finding_names_the_operation(frames: Frames, findings: Check) -> None:
 @pytest.mark.parametrize(
     ("index", "fields", "expected"),
     [
-        (0, {"kv_bytes_per_token": 32}, "memory.bytes_held is 256, by the operations it is 128"),
+        (0, {"kv_bytes_per_token": 32}, "memory.bytes_held is 256, but the operations make it 128"),
         (0, {"kv_bytes_per_token": 0}, "kv_bytes_per_token is 0"),
         (0, {"engine": {"num_blocks": 1 << 60, "block_size": 2}}, "engine.num_blocks"),
         (0, {"engine": {"num_blocks": 4}}, "engine.block_size"),
-        (0, {"version": 2}, "version 2; known is 'kvtrace' 1"),
-        (1, {"index": 4}, "it says that it is record 4"),
+        (0, {"version": 2}, "version 2; supported is 'kvtrace' 1"),
+        (1, {"index": 4}, "its index is 4"),
         (2, {"outputs": []}, "sequence 0 has no output 68"),
-        (2, {"batch": []}, "operation 4: write of sequence 0 at 0, which is not in the batch"),
-        (2, {"kind": "abort"}, "a record of kind abort computes nothing"),
-        (2, {"has_capture": True}, "it says that it has a capture, and none follows it"),
-        (3, {"has_capture": False}, "a capture of a record that says it has none"),
+        (2, {"batch": []}, "operation 4: the write of sequence 0 at 0 is not in the batch"),
+        (2, {"kind": "abort"}, "a record of kind abort must not have a batch"),
+        (2, {"has_capture": True}, "has_capture is true, but no capture follows"),
+        (3, {"has_capture": False}, "a capture follows, although has_capture is false"),
     ],
 )
 def test_contradictions_of_a_record_are_found(
@@ -131,20 +129,20 @@ def test_contradictions_of_a_record_are_found(
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"index": 1}, "the capture says that it belongs to record 1"),
+        ({"index": 1}, "the capture has the index 1"),
         ({"dtype": "bfloat16"}, "dtype is 'bfloat16'"),
-        ({"dtype": "float32"}, "q is float16, and the capture says float32"),
+        ({"dtype": "float32"}, "q is float16, but the capture's dtype is float32"),
         ({"layer": 2}, "there is no layer 2; the model has 2"),
-        ({"k": np.zeros((2, 2, 4), np.float16)}, "k has shape [2, 2, 4]; batch and model make it [1, 2, 4]"),
-        ({"q": np.zeros((1, 2, 4), np.float16)}, "q has shape [1, 2, 4]; batch and model make it [1, 4, 4]"),
+        ({"k": np.zeros((2, 2, 4), np.float16)}, "k has shape [2, 2, 4], but batch and model require [1, 2, 4]"),
+        ({"q": np.zeros((1, 2, 4), np.float16)}, "q has shape [1, 2, 4], but batch and model require [1, 4, 4]"),
         ({"seq_id": 1}, "rows of sequence 1, which is not in the batch"),
-        ({"heads": [0, 4]}, "heads [0, 4] are not all among the model's 4"),
-        ({"heads": [0]}, "weights of 2 heads, and heads names [0]"),
-        ({"query_start": 2}, "queries 2 to 2; the step computed 3 to 3"),
-        ({"key_start": 1}, "keys 1 to 4, of a context of 4"),
+        ({"heads": [0, 4]}, "heads is [0, 4], but the model has 4 heads"),
+        ({"heads": [0]}, "weights are of 2 heads, but heads is [0]"),
+        ({"query_start": 2}, "queries are 2 to 2, but the step computed 3 to 3"),
+        ({"key_start": 1}, "keys are 1 to 4 of a context of 4"),
         ({"weights": np.full((2, 1, 4), 0.5, np.float16)}, "a row of weights sums to 2.0000"),
-        ({"weights": np.full((2, 1, 4), -0.25, np.float16)}, "weights that are negative or NaN"),
-        ({"weights": np.full((2, 1, 4), np.nan, np.float16)}, "weights that are negative or NaN"),
+        ({"weights": np.full((2, 1, 4), -0.25, np.float16)}, "weights are negative, infinite or NaN"),
+        ({"weights": np.full((2, 1, 4), np.nan, np.float16)}, "weights are negative, infinite or NaN"),
         ({"weights": np.full((2, 4), 0.25, np.float16)}, "weights have 2 axes instead of 3"),
     ],
 )
@@ -169,8 +167,8 @@ def test_sums_of_16_bit_weights_have_a_larger_tolerance(
 
 def test_misplaced_captures_are_found(frames: Frames, findings: Check) -> None:
     (finding,) = findings([*frames, frames[4]])
-    assert finding.endswith("a second capture of the same record")
-    assert findings([frames[0], frames[4], *frames[1:]])[0].endswith("a capture before the first record")
+    assert finding.endswith("the record has a second capture")
+    assert findings([frames[0], frames[4], *frames[1:]])[0].endswith("a capture precedes the first record")
 
 
 @pytest.mark.parametrize(
@@ -204,8 +202,8 @@ def test_invalid_references_of_operations_are_found(
         ({"lost_block_id": -1}, "there is no block -1"),
         ({"closest_seq_id": 3}, "there is no sequence 3"),
         ({"evicted_for": 3}, "there is no sequence 3"),
-        ({"evicted_in": 2}, "nothing was evicted in record 2 yet"),
-        ({"num_hit_tokens": 4}, "4 of 3 tokens cannot hit"),
+        ({"evicted_in": 2}, "evicted_in is 2, but this is record 1"),
+        ({"num_hit_tokens": 4}, "num_hit_tokens is 4, but num_tokens is 3"),
     ],
 )
 def test_invalid_references_of_lookups_are_found(
@@ -234,7 +232,10 @@ def test_a_hit_on_a_block_with_other_tokens_is_found(frames: Frames, findings: C
     ]
     record = replace(last, index=3, step=3, ops=ops, batch=[], outputs=[], has_capture=False)
     found = findings([*frames, ("record", record)])
-    assert any("block 0 does not hold the tokens of sequence 1 from position 0" in finding for finding in found)
+    assert any(
+        "block 0 is in the block table of sequence 1 at position 0, but holds other tokens" in finding
+        for finding in found
+    )
 
 
 def test_damage_is_found_and_earlier_records_are_checked(frames: Frames, findings: Check, tmp_path: Path) -> None:
@@ -243,7 +244,7 @@ def test_damage_is_found_and_earlier_records_are_checked(frames: Frames, finding
     data = path.read_bytes()
     path.write_bytes(data[:-3])
     found = [str(finding) for finding in check(path)]
-    assert len(found) == 2 and "the file ends inside the capture" in found[0] and "none follows it" in found[1]
+    assert len(found) == 2 and "the file ends inside the capture" in found[0] and "no capture follows" in found[1]
     path.write_bytes(data[:40] + b"\xff" + data[41:])
     (finding,) = [str(finding) for finding in check(path)]
     assert "byte 8: the header at byte 8 fails its checksum; nothing after it was read" in finding
@@ -261,11 +262,11 @@ def test_a_keyframe_that_is_no_state_is_found(frames: Frames, findings: Check) -
 @pytest.mark.parametrize(
     ("record", "place", "reason", "sentence"),
     [
-        (1, 1, "resume", "allocate: the reason is resume, and no such admit comes before"),
-        (1, 1, "copy", "allocate: the reason is copy, and no copy follows"),
-        (1, 2, "swap_in", "allocate: the reason is swap_in, and no swap_in follows"),
-        (2, 2, "preempt", "free: the reason is preempt, and no preempt of sequence 0 follows"),
-        (2, 3, "swap", "free: the reason is swap, and no preempt by swap of sequence 0 follows"),
+        (1, 1, "resume", "allocate: the reason is resume, but no such admit precedes"),
+        (1, 1, "copy", "allocate: the reason is copy, but no copy follows"),
+        (1, 2, "swap_in", "allocate: the reason is swap_in, but no swap_in follows"),
+        (2, 2, "preempt", "free: the reason is preempt, but no preempt of sequence 0 follows"),
+        (2, 3, "swap", "free: the reason is swap, but no preempt by swap of sequence 0 follows"),
     ],
 )
 def test_a_reason_without_its_operation_is_found(

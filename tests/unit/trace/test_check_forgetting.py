@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from engine.trace.check_forgetting import ForgettingBook
+from engine.trace.check_forgetting import ForgettingChecker
 from engine.trace.log import TraceReader
 from engine.trace.operations import Forget, Keep
 
@@ -20,7 +20,7 @@ def findings(change: Callable[[Forget], Forget] = lambda op: op, all_weights: bo
     """Check the golden trace with each `Forget` changed, or with weight on every key."""
     found = []
     with TraceReader(GOLDEN) as log:
-        checker = ForgettingBook(log.header)
+        checker = ForgettingChecker(log.header)
         for index in range(len(log)):
             record = log.record(index)
             ops = [change(op) if isinstance(op, Forget) else op for op in record.ops]
@@ -46,11 +46,11 @@ def forget_pinned(op: Forget) -> Forget:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda op: replace(op, positions=[row[1:] for row in op.positions]), "and forget_budget is 5"),
+        (lambda op: replace(op, positions=[row[1:] for row in op.positions]), "but forget_budget is 5"),
         (lambda op: replace(op, positions=[[0] * len(row) for row in op.positions]), "forgets a token twice"),
         (lambda op: replace(op, scores=[[9.0] * len(row) for row in op.scores]), "forgets a token with score 9.0"),
         (lambda op: replace(op, layer=99), "layer 99"),
-        (forget_pinned, "forgets position 14, which is to be kept"),
+        (forget_pinned, "forgets position 14, which a keep operation protects"),
     ],
 )
 def test_a_changed_decision_is_found(change: Callable[[Forget], Forget], expected: str) -> None:
@@ -63,7 +63,7 @@ def test_weight_on_a_forgotten_key_is_found() -> None:
 
 def test_a_forgotten_token_cannot_be_pinned() -> None:
     with TraceReader(GOLDEN) as log:
-        checker = ForgettingBook(log.header)
+        checker = ForgettingChecker(log.header)
         records = [log.record(index) for index in range(len(log))]
         at, op = next((r, op) for r in records for op in r.ops if isinstance(op, Forget) and any(op.positions))
         position = next(row[0] for row in op.positions if row)

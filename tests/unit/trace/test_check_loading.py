@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine.trace.check_loading import wrong_in_loading
-from engine.trace.check_transfers import TransferBook
+from engine.trace.check_transfers import TransferChecker
 from engine.trace.log import TraceReader
 from engine.trace.operations import Admit, Expire, Load, LookupExternal, Op, Store
 from engine.trace.records import StepRecord
@@ -57,17 +57,17 @@ def test_the_golden_trace_has_every_case_and_no_finding(golden: TraceReader) -> 
 @pytest.mark.parametrize(
     ("kind", "fields", "expected"),
     [
-        (LookupExternal, {"verdict": "compute"}, "the verdict is compute, and"),
-        (LookupExternal, {"num_found_tokens": 999}, "999 of"),
+        (LookupExternal, {"verdict": "compute"}, "the verdict is compute, but"),
+        (LookupExternal, {"num_found_tokens": 999}, "num_found_tokens is 999, but num_tokens is"),
         (LookupExternal, {"num_found_tokens": 1}, "are not whole blocks of 4"),
-        (LookupExternal, {"num_found_tokens": 0, "media": []}, "0 tokens were found, and"),
-        (LookupExternal, {"media": ["cpu"] * 99}, "media names 99 blocks, and"),
+        (LookupExternal, {"num_found_tokens": 0, "media": []}, "0 tokens were found, but"),
+        (LookupExternal, {"media": ["cpu"] * 99}, "media has 99 blocks, but"),
         (LookupExternal, {"load_seconds": float("nan")}, "load_seconds is nan"),
         (LookupExternal, {"compute_seconds": -1.0}, "compute_seconds is -1.0"),
-        (Admit, {"num_external_tokens": 0}, "the verdict is load, and 0 external tokens are admitted"),
+        (Admit, {"num_external_tokens": 0}, "the verdict is load, but 0 external tokens are admitted"),
         (Admit, {"num_external_tokens": 3}, "are not whole blocks of 4"),
         (Load, {"logical": 99}, "logical block 99 of sequence"),
-        (Load, {"block_hash": b"another"}, "is loaded as one hash, and cached as another"),
+        (Load, {"block_hash": b"another"}, "is loaded with one hash, but cached with another"),
     ],
 )
 def test_contradictions_of_loading_are_found(
@@ -82,7 +82,7 @@ def test_a_missing_load_is_found(golden: TraceReader) -> None:
     loads = [op for op in record.ops if isinstance(op, Load)]
     without = replace(record, ops=[op for op in record.ops if op is not loads[0]])
     (finding,) = findings(golden, without)
-    assert f"are loaded in group {0 if loads[0].block_id < 12 else 1}" in finding
+    assert f"group {0 if loads[0].block_id < 12 else 1} loads" in finding
 
 
 def test_external_tokens_need_a_lookup(golden: TraceReader) -> None:
@@ -95,7 +95,7 @@ def test_external_tokens_need_a_lookup(golden: TraceReader) -> None:
 def test_a_store_has_the_hash_of_its_block(golden: TraceReader) -> None:
     record = records_with(golden, lambda op: isinstance(op, Store))[0]
     (finding,) = findings(golden, changed(record, Store, block_hash=b"another"))
-    assert "is stored as one hash, and cached as another" in finding
+    assert "is stored with one hash, but cached with another" in finding
     (finding,) = findings(golden, changed(record, Store, block_id=99))
     assert finding == "store: there is no block 99"
 
@@ -105,7 +105,7 @@ SLOW = replace(HELD, timing=replace(HELD.timing, sample=0.25))  # the sequence m
 
 
 def wrong(*records: StepRecord) -> list[str]:
-    checker = TransferBook()
+    checker = TransferChecker()
     return [message for one in records for _, message in checker.wrong_in(one)]
 
 
@@ -129,5 +129,5 @@ def test_an_early_end_of_a_lease_is_found(held: StepRecord, at: float, until: st
 
 
 def test_an_expired_transfer_that_is_not_held_is_found() -> None:
-    assert wrong(SUBMITTED, expired(40.0)) == ["expire: transfer X#1 is not held here"]
-    assert wrong(SUBMITTED, HELD, expired(40.0), expired(41.0)) == ["expire: transfer X#1 is not held here"]
+    assert wrong(SUBMITTED, expired(40.0)) == ["expire: this instance does not hold transfer X#1"]
+    assert wrong(SUBMITTED, HELD, expired(40.0), expired(41.0)) == ["expire: this instance does not hold transfer X#1"]

@@ -10,7 +10,7 @@ from engine.engine import Engine
 from engine.requests.request_spec import RequestSpec
 from engine.trace.figures import RunReading, SequenceFigures
 from engine.trace.log import TraceReader
-from engine.trace.log_index.classes import BYS, By, ClassFigures, beside, classes, length_class
+from engine.trace.log_index.classes import BYS, By, ClassFigures, classes, length_class, pair_classes
 from engine.trace.log_index.log_index import LogIndex
 from engine.trace.log_index.make import make
 from tests.load.large_log import Shape, write
@@ -96,11 +96,11 @@ def test_classes_of_lengths_include_their_bounds() -> None:
 
 def test_classes_of_two_runs_are_paired(run_log: Path, tmp_path: Path) -> None:
     a, b = figures_by(run_log, "prompt", tmp_path), figures_by(GOLDEN / "watched.kvtrace", "prompt", tmp_path)
-    rows, more = beside(a, b, "prompt")
+    rows, more = pair_classes(a, b, "prompt")
     assert more == 0 and [one.name for one in rows] == sorted({*a, *b}, key=lambda name: int(str(name).split("-")[0]))
     for one in rows:
         assert one.a == a.get(one.name) and one.b == b.get(one.name) and (one.a or one.b)
-    clients, _ = beside(figures_by(run_log, "client", tmp_path), None, "client")
+    clients, _ = pair_classes(figures_by(run_log, "client", tmp_path), None, "client")
     assert {one.name for one in clients} == {None, "alice", "bob"} and all(one.b is None for one in clients)
 
 

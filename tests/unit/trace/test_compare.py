@@ -15,7 +15,7 @@ from engine.requests.request_spec import RequestSpec
 from engine.trace import codec
 from engine.trace.busy_time import step_seconds
 from engine.trace.compare import Comparison, compare, same
-from engine.trace.figures import held_at_most
+from engine.trace.figures import peak_held
 from engine.trace.log import TraceReader
 from engine.trace.operations import Allocate, Choose, Free, Lookup, LookupExternal, Preempt, Release, Sample, Share
 from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, log_of, run, tiny_llama
@@ -100,7 +100,7 @@ def test_allocated_and_freed_blocks_of_a_record_give_its_held_blocks(name: str) 
             )
             after = record.memory.blocks_held
             assert before + allocated - freed == after
-            assert max(before, after) <= held_at_most(record, after, lambda _: 1) <= before + allocated
+            assert max(before, after) <= peak_held(record, after, lambda _: 1) <= before + allocated
 
 
 def test_the_figures_of_a_sequence_are_counted(original: Engine) -> None:

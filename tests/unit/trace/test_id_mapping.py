@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine.trace.compare import compare
-from engine.trace.id_mapping import Renamed
+from engine.trace.id_mapping import HashMapping
 from engine.trace.log import TraceReader
 from engine.trace.operations import Cache, Evict, Finish, Op, Submit
 
@@ -21,7 +21,7 @@ def cache(block_id: int, block_hash: bytes, parent_hash: bytes | None = None) ->
 
 
 def test_equal_blocks_with_other_hashes_are_no_difference() -> None:
-    renamed = Renamed()
+    renamed = HashMapping()
     ours, theirs = [cache(0, b"a"), cache(1, b"b", b"a")], [cache(0, b"1"), cache(1, b"2", b"1")]
     a, b = renamed.pair(ours, theirs)
     assert a == b
@@ -32,7 +32,7 @@ def test_equal_blocks_with_other_hashes_are_no_difference() -> None:
 
 @pytest.mark.parametrize(("ours", "theirs"), [(b"a", b"2"), (b"b", b"1")])
 def test_swapped_hashes_are_a_difference(ours: bytes, theirs: bytes) -> None:
-    renamed = Renamed()
+    renamed = HashMapping()
     renamed.pair([cache(0, b"a"), cache(1, b"b")], [cache(0, b"1"), cache(1, b"2")])
     a, b = renamed.pair([Evict(block_id=0, block_hash=ours)], [Evict(block_id=0, block_hash=theirs)])
     assert a != b
@@ -49,7 +49,7 @@ def test_tokens_are_compared_but_not_texts_and_details() -> None:
             max_tokens=1,
         )
 
-    renamed = Renamed()
+    renamed = HashMapping()
     a, b = renamed.pair([submit(b"x", 1)], [submit(b"", 1)])
     assert a == b
     a, b = renamed.pair([submit(b"x", 1)], [submit(b"x", 2)])

@@ -242,7 +242,7 @@ def test_a_frame_counts_after_all_of_its_columns_are_appended() -> None:
 
 def test_records_can_be_read_during_appends(header: Header, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads switch every microsecond, and a keyframe follows each record."""
-    monkeypatch.setattr(TraceWriter, "_wants_keyframe", lambda self, index: True)
+    monkeypatch.setattr(TraceWriter, "_is_keyframe_due", lambda self, index: True)
     interval = sys.getswitchinterval()
     records = submit_records(header, 300)
     failures: list[BaseException] = []
@@ -288,15 +288,15 @@ def test_subscribers_are_notified_after_a_record_is_readable(header: Header) -> 
 def test_a_long_file_is_scanned_once_until_it_changes(
     tmp_path: Path, header: Header, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(frames, "LONG", 5)
+    monkeypatch.setattr(frames, "MIN_CACHED_RECORDS", 5)
     scans: list[Path | None] = []
-    walk = TraceReader._walk
+    walk = TraceReader._index_frames
 
     def count_scan(self: TraceReader, fd: int, size: int, verify: bool, offset: int) -> None:
         scans.append(self.path)
         walk(self, fd, size, verify, offset)
 
-    monkeypatch.setattr(TraceReader, "_walk", count_scan)
+    monkeypatch.setattr(TraceReader, "_index_frames", count_scan)
     path = write_log(tmp_path / "a.kvtrace", header, submit_records(header, 8))
     for _ in range(3):
         with TraceReader(path, verify=False) as log:

@@ -15,21 +15,21 @@ from engine.trace.derived_file import DerivedFileError, Stamp
 from engine.trace.log import TraceReader
 from engine.trace.log_index import make as making
 from engine.trace.log_index.block_rows import NONE
-from engine.trace.log_index.columns import Patch, put_patch
+from engine.trace.log_index.columns import Patch, apply_patch
 from engine.trace.log_index.content_rows import ContentColumns
 from engine.trace.log_index.log_index import LogIndex
 from engine.trace.log_index.make import make
-from engine.trace.log_index.observed_ranks import ObservedColumns, joined
+from engine.trace.log_index.observed_ranks import ObservedColumns, concatenate
 from engine.trace.log_index.sequence_rows import PREEMPTED, RUNNING, WAITING
 from engine.trace.log_index.series import DRAWN, bins
-from engine.trace.log_index.stored import MAGIC, OWN, Index, read_index
+from engine.trace.log_index.stored import FILE_ID_BYTES, MAGIC, Index, read_index
 from engine.trace.operations import Evict, Load, Removed, Store
 from engine.trace.state import Sequence, State
 from engine.trace.tables import group_of
 from tests.load.large_log import Shape, write
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-MAGIC_AND_OWN = len(MAGIC) + OWN
+MAGIC_AND_OWN = len(MAGIC) + FILE_ID_BYTES
 TRACES = sorted(path.name for path in GOLDEN.glob("*.kvtrace"))
 
 
@@ -228,7 +228,7 @@ def test_a_generated_log_is_deterministic(pressed_log: Path, tmp_path: Path) -> 
 def test_a_second_writer_reuses_a_valid_index(
     pressed_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(making, "FIRST", 600.0)  # progress is only reported at the end
+    monkeypatch.setattr(making, "FIRST_SECONDS", 600.0)  # progress is only reported at the end
     target = tmp_path / "a.survey"
     progress: list[int] = []
     with TraceReader(pressed_log) as log:
@@ -240,26 +240,28 @@ def test_a_second_writer_reuses_a_valid_index(
         rows.write_bytes(b"\0" * rows.stat().st_size)
         assert _contents(make(log, target, progress.append)) == _contents(first) and progress == [len(log)] * 2
         again = LogIndex(target, log, known)  # a new file is read from its beginning
-        assert again.index.place.own != known.index.place.own and _contents(again.index) == _contents(known.index)
+        assert again.index.position.file_id != known.index.position.file_id and _contents(again.index) == _contents(
+            known.index
+        )
         assert (again.blocks_at(len(log) - 1)["ref_count"] >= 0).all()
 
 
 def _contents(index: Index) -> dict[str, Any]:
     """Return an index's content, independent of its split into updates."""
     found = asdict(index)
-    for name in ("place", "changes", "wholes", "contents", "heard"):
+    for name in ("position", "changes", "wholes", "contents", "heard"):
         del found[name]
     contents = ContentColumns()
     for patch in index.contents:
-        put_patch(contents, msgspec.msgpack.decode(patch, type=Patch[ContentColumns]))
-    observed = joined([msgspec.msgpack.decode(one, type=ObservedColumns) for one in index.heard])
+        apply_patch(contents, msgspec.msgpack.decode(patch, type=Patch[ContentColumns]))
+    observed = concatenate([msgspec.msgpack.decode(one, type=ObservedColumns) for one in index.heard])
     return {**found, "contents": asdict(contents), "heard": asdict(observed), "is_done": None}
 
 
 @pytest.fixture
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Update the index after each record."""
-    monkeypatch.setattr(making, "FIRST", 0.0)
+    monkeypatch.setattr(making, "FIRST_SECONDS", 0.0)
     monkeypatch.setattr(making, "UPDATE_SECONDS", 0.0)
 
 
@@ -298,7 +300,7 @@ def _expect_index_of_shorter_log(log_index: LogIndex, log: TraceReader, count: i
     assert log.path is not None
     shorter.write_bytes(log.path.read_bytes()[: frame.offset + frame.length])
     with TraceReader(shorter, verify=False) as short_log, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(making, "FIRST", 600.0)
+        patch.setattr(making, "FIRST_SECONDS", 600.0)
         assert _contents(make(short_log, folder / "b.survey")) == _contents(log_index.index)
         expected = LogIndex(folder / "b.survey", short_log)
         assert log_index.contents == expected.contents

@@ -100,7 +100,7 @@ def test_every_operation_has_texts_in_every_register(kind: type[Op], language: s
                 names = key.removeprefix("op.").split(".")
                 assert len(names) == 1 or names[2] in entries(language)[names[0]][names[1]]
             for register in ("chain", "plain", "short") if context is None else REGISTERS:
-                sentence = voice.tell(op, context, register)
+                sentence = voice.render(op, context, register)
                 assert sentence.strip() and not re.search(r"[{}]|None", sentence), (register, sentence)
                 assert MISSING not in sentence or register == "long", sentence  # a range of positions
             assert any(f"{key}.long" in known for key in reached)
@@ -110,7 +110,7 @@ def context_of(*ops: Op, place: int = 0, **fields: Any) -> Context:
     counts = dict.fromkeys(("num_blocks", "blocks_held", "blocks_cached", "tokens_held", "tokens_logical"), 0)
     memory = Memory.counted(**counts, block_size=4, kv_bytes_per_token=1)
     record = StepRecord(index=7, kind="step", step=7, timing=Timing(at=0), memory=memory, ops=list(ops), **fields)
-    return Context(header=header(), record=record, place=place)
+    return Context(header=header(), record=record, index=place)
 
 
 def header() -> Header:
@@ -149,14 +149,14 @@ def lookup(**fields: Any) -> Lookup:
 
 def test_a_lookup_text_has_the_hits_and_the_reason_of_a_miss() -> None:
     op = lookup(verdict="hit", num_hit_tokens=4, block_ids=[3], reason="differs", closest_seq_id=0, num_shared_tokens=6)
-    assert Voice().tell(op, context_of(op)) == (
+    assert Voice().render(op, context_of(op)) == (
         "seq 1: the prefix cache has 4 of 9 tokens, 1 block (3). Closest is seq 0: equal up to position 6, where a "
         "token differs."
     )
     evicted = lookup(reason="evicted", lost_block_id=5, evicted_in=6, evicted_for=2)
-    named = Voice("zh", name=lambda seq_id: f"甲（{seq_id}）").tell(evicted, context_of(evicted))
+    named = Voice("zh", name=lambda seq_id: f"甲（{seq_id}）").render(evicted, context_of(evicted))
     assert "甲（" in named and "） " not in named
-    sentence = Voice("zh", name=lambda seq_id: f"甲{seq_id}", first_record=0).tell(evicted, context_of(evicted))
+    sentence = Voice("zh", name=lambda seq_id: f"甲{seq_id}", first_record=0).render(evicted, context_of(evicted))
     assert sentence == (
         "甲1：前缀缓存未命中，最后一个词元之前的 2 个满块，一个也没有命中。"  # ⌊8 / 4⌋ = 2
         "下一个块原来缓存在块 5，在记录 6 被甲2 取走。"
@@ -167,55 +167,55 @@ def test_a_lookup_text_explains_a_full_last_block() -> None:
     """16 tokens fill 4 blocks of 4, and 3 can hit, as the last token is always computed."""
     miss, hit = lookup(num_tokens=16), lookup(verdict="hit", num_tokens=16, num_hit_tokens=12, block_ids=[0, 1, 2])
     explanation = "The last token must always be computed, so its own block, though full, is not looked up."
-    assert Voice().tell(miss, context_of(miss)) == (
+    assert Voice().render(miss, context_of(miss)) == (
         f"seq 1: prefix cache miss, none of the 3 full blocks before its last token hits. {explanation}"
     )
-    assert Voice().tell(hit, context_of(hit)).endswith(explanation)
+    assert Voice().render(hit, context_of(hit)).endswith(explanation)
     for other in (lookup(num_tokens=15), lookup(verdict="hit", num_tokens=16, num_hit_tokens=8, block_ids=[0, 1])):
-        assert explanation not in Voice().tell(other, context_of(other)), "the hits end for another reason"
+        assert explanation not in Voice().render(other, context_of(other)), "the hits end for another reason"
 
 
 def test_a_preemption_text_names_beneficiary_reason_and_cost() -> None:
     plain: dict[str, Any] = {"seq_id": 1, "queue_position": 0, "for_seq_id": 0, "num_computed_tokens": 8}
     lost = Preempt(**plain, mode="recompute")  # without `num_recompute_tokens`, as in older logs
-    assert Voice().tell(lost, None, "short") == (
+    assert Voice().render(lost, None, "short") == (
         "seq 1 was preempted for seq 0. It was the last one admitted. 8 computed tokens are lost and will be computed "
         "again."
     )
-    assert Voice().tell(lost, None, "plain") == (
+    assert Voice().render(lost, None, "plain") == (
         "seq 0 needed a block and none was free: seq 1 had to give its own back. The last to come in is the first to "
         "go. Its 8 computed tokens are lost, and will be computed again."
     )
     itself = Preempt(**(plain | {"for_seq_id": 1}), mode="recompute")
-    sentence = Voice().tell(itself, None, "plain")
+    sentence = Voice().render(itself, None, "plain")
     assert sentence.startswith("seq 1 needed a block and none was free: it had to give its own back.")
     partly_cached = Preempt(**plain, mode="recompute", num_kept_tokens=4, num_recompute_tokens=4, swap_refused=True)
-    assert Voice().tell(partly_cached) == (
+    assert Voice().render(partly_cached) == (
         "seq 1 preempted: no block was free for seq 0. Chosen as the last one admitted. 8 computed tokens given up: "
         "4 could still be found, 4 must be computed again. A swap was wanted, but CPU memory had no room."
     )
     swapped = Preempt(**plain, mode="swap", num_blocks=2, num_bytes=1152)
-    assert Voice().tell(swapped).endswith("2 blocks (1.13\u2009KiB) moved to CPU memory, nothing is computed again.")
+    assert Voice().render(swapped).endswith("2 blocks (1.13\u2009KiB) moved to CPU memory, nothing is computed again.")
 
 
 def test_an_allocation_text_gives_the_reason() -> None:
     appended = Allocate(seq_id=0, block_id=5, logical=2, reason="append")
-    assert Voice().tell(appended, context_of(appended)) == (
+    assert Voice().render(appended, context_of(appended)) == (
         "seq 0 gets 1 block (5). Its last block was full: the token at position 8 begins a new one."  # 2 · 4
     )
     copied = Allocate(seq_id=0, block_id=5, logical=2, reason="copy")
     copy = Copy(seq_id=0, logical=2, src=4, dst=5)
-    sentence = Voice().tell(copied, context_of(copied, copy))
+    sentence = Voice().render(copied, context_of(copied, copy))
     assert sentence.endswith("It is about to write to block 4, which others hold too.")
 
 
 def test_an_eviction_text_names_the_new_owner_or_an_unwritten_block() -> None:
     op = Evict(block_id=5, block_hash=b"h", seq_id=3, lifetime_steps=1, idle_steps=1, num_hits=2)
-    taken = Voice().tell(op, context_of(op, Allocate(seq_id=3, block_id=5, logical=0)))
+    taken = Voice().render(op, context_of(op, Allocate(seq_id=3, block_id=5, logical=0)))
     assert taken == (
         "1 cached block (5) evicted: seq 3 needs the room. It lived 1 step, was found 2 times, and idle for 1."
     )
-    assert "what it promised was never written" in Voice().tell(op, context_of(op))
+    assert "what it promised was never written" in Voice().render(op, context_of(op))
 
 
 def test_a_submission_text_has_fields_that_are_not_defaults() -> None:
@@ -224,10 +224,10 @@ def test_a_submission_text_has_fields_that_are_not_defaults() -> None:
         "max_tokens": 1,
     }  # fmt: skip
     usual = "seq 0 arrives with 1 prompt token, place 3 in the queue; at most 1 new token."
-    assert Voice().tell(Submit(**plain)) == usual
+    assert Voice().render(Submit(**plain)) == usual
     submit = Submit(**plain, priority=-1, cache_salt="s")
-    assert Voice().tell(submit) == f"{usual} Its priority is -1. Its cache salt is “s”."
-    assert Voice().tell(Finish(seq_id=0, reason="stop", detail="</s>")) == (
+    assert Voice().render(submit) == f"{usual} Its priority is -1. Its cache salt is “s”."
+    assert Voice().render(Finish(seq_id=0, reason="stop", detail="</s>")) == (
         "seq 0 finished: it came to a stop. What decided it: </s>."
     )
 
@@ -235,17 +235,17 @@ def test_a_submission_text_has_fields_that_are_not_defaults() -> None:
 def test_forced_tokens_are_named_by_their_text() -> None:
     fields = {"type": "sample", "seq_id": 0, "token_id": 9, "sampled_token_id": 2}
     op = msgspec.convert(fields, Op)  # type: ignore[arg-type]
-    assert Voice().tell(op, None, "short") == (
+    assert Voice().render(op, None, "short") == (
         "“#9” is chosen for seq 0. It was settled from outside: the sampler took “#2”."
     )
     output = Output(seq_id=0, token_id=9, token_bytes=b"\n", text="\n", logprob=-1.0, top=[])
-    sentence = Voice("zh").tell(op, context_of(op, outputs=[output]), "short")
+    sentence = Voice("zh").render(op, context_of(op, outputs=[output]), "short")
     assert sentence == "序列 0 选中“⏎”。它由外部指定：采样器选的是“#2”。"
 
 
 def test_missing_values_are_shown_as_a_dash() -> None:
     op = Allocate(seq_id=0, block_id=5, logical=2, reason="copy")
-    assert Voice().tell(op, context_of(op)).endswith("It is about to write to block –, which others hold too.")
+    assert Voice().render(op, context_of(op)).endswith("It is about to write to block –, which others hold too.")
 
 
 def test_ranges_and_bytes_are_formatted() -> None:

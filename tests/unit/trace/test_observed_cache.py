@@ -17,7 +17,7 @@ from tests.unit.monitor.publisher import message, removed, stored
 
 def test_contents_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A query for a prompt must not treat them as never reported."""
-    monkeypatch.setattr(content_rows, "MOST", 2)
+    monkeypatch.setattr(content_rows, "MAX_CONTENTS", 2)
     header = header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1"])
     observed = ObservedLog(header, tmp_path / "seen.kvtrace")
     observed.receive(0, Break("attached", 0))

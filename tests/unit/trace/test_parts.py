@@ -68,12 +68,12 @@ def test_the_log_of_one_side_of_a_transfer_has_one_request() -> None:
 
 def test_a_bounded_account_drops_ended_requests() -> None:
     """The account of a server runs for weeks."""
-    account = Account(EngineClock(is_shared=True), is_shared=True, forgets=True)
+    account = Account(EngineClock(is_shared=True), is_shared=True, drop_rows=True)
     for one in numbered([*PREFILL, *DECODE]):
         account.begin(one)
         for op in one.ops:
             account.handlers.get(type(op), id)(op)
-    [request] = account.over
+    [request] = account.completed
     assert request.reasons == ["length"] and not account.rows
     tables = [value for value in vars(account.parts).values() if isinstance(value, dict | set)]
     assert len(tables) >= 5 and not any(tables)

@@ -324,7 +324,7 @@ def test_the_command_caches_the_tables_of_a_long_log(
     run_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.setattr("app.cli.trace_query.LONG", 0)
+    monkeypatch.setattr("app.cli.trace_query.MIN_CACHED_BYTES", 0)
     arguments = ["trace", "query", str(run_log), "--sql", "SELECT count(*) AS n FROM requests", "--json"]
     for _ in range(2):
         assert main(arguments) == 0

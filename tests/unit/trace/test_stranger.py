@@ -42,17 +42,17 @@ def test_the_example_program_writes_a_valid_trace(program: str) -> None:
 @pytest.mark.parametrize(
     ("right", "wrong", "expected"),
     [
-        ("memory(2, 0, 3)", "memory(2, 0, 4)", "memory.tokens_held is 4, by the operations it is 3"),
+        ("memory(2, 0, 3)", "memory(2, 0, 4)", "memory.tokens_held is 4, but the operations make it 3"),
         ('"block_id": 1, "logical": 1', '"block_id": 2, "logical": 1', "block 2 is not the head of the free queue"),
         (
             '"start": 0, "num_tokens": 3',
             '"start": 0, "num_tokens": 2',
-            "3 tokens are computed, and the operation writes 2",
+            "3 tokens are computed, but the operation writes 2",
         ),
         (
             '"kind": "abort",\n    "step": 1',
             '"kind": "abort",\n    "step": 2',
-            "a record of kind abort makes it 1 here",
+            "but must be 1 in this record of kind abort",
         ),
         ('"phase": "prefill",', "", "Object missing required field `phase`"),
         ("zlib.crc32(payload)", "zlib.adler32(payload)", "fails its checksum"),

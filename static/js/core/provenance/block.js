@@ -1,9 +1,9 @@
-// Provenance of a block or slot: owners, writer, the decision that allocated it, and its later fate. Pure.
+// Provenance of a block or slot: owners, writer, the decision that allocated it, and later events. Pure.
 
 import { groupOf } from "../groups.js";
 import { blockHistory, lastOf } from "../history.js";
 import { instanceName } from "../instances.js";
-import { givesBack } from "../operation_kinds.js";
+import { freesBlock } from "../operation_kinds.js";
 import { decisionLinks, reasonAt } from "./decision.js";
 import { blockLink, bytesLink, cachedLink, goTo, lifeEvent, ownersOf, slotLink, tableLink, token } from "./links.js";
 
@@ -15,19 +15,19 @@ export function ofBlock(at, block, offset) {
   if (!at.state.blocks[block]) return null;
   /** @type {Link[]} */
   const links = [];
-  const whole = offset === null;
-  if (!whole) links.push(slotLink(at, block, offset, null));
+  const isBlock = offset === null;
+  if (!isBlock) links.push(slotLink(at, block, offset, null));
   links.push(blockLink(at, block));
   for (const { seq, logical } of ownersOf(at, block)) links.push(tableLink(at, seq, logical, block, true));
   links.push(
     ...blockLinks(at, block, offset),
-    bytesLink(at, whole ? at.state.block_size : 1, groupOf(at.log.groups, block)),
+    bytesLink(at, isBlock ? at.state.block_size : 1, groupOf(at.log.groups, block)),
   );
-  return { kind: whole ? "block" : "slot", links };
+  return { kind: isBlock ? "block" : "slot", links };
 }
 
 /**
- * Return the links of a block: owners and since when, writer, the decision that allocated it, and its later fate.
+ * Return the links of a block: owners and their start, writer, the decision that allocated it, and later events.
  * @param {At} at
  * @param {number} block
  * @param {number | null} offset
@@ -39,7 +39,7 @@ export function blockLinks(at, block, offset) {
   const life = events.slice(Math.max(began, 0)); // since the last allocation
   /** @type {Link[]} */
   const links = [];
-  const owners = ownersOf(at, block).map((owner) => ({ ...owner, ...joined(life, owner.seq) }));
+  const owners = ownersOf(at, block).map((owner) => ({ ...owner, ...acquired(life, owner.seq) }));
   if (owners.length)
     links.push({ kind: "owners", fidelity: "captured", owners, ref_count: at.state.blocks[block].ref_count, block });
   const origin =
@@ -70,7 +70,7 @@ export function blockLinks(at, block, offset) {
   if (began >= 0) links.push(...decisionLinks(at.log, events[began].record, events[began].at));
   const cached = lastOf(life, "cache");
   if (cached && at.state.blocks[block].block_hash) links.push(cachedLink(cached.op, cached.record));
-  links.push(...fateLinks(at, block, events, began));
+  links.push(...eventLinks(at, block, events, began));
   links.push({ kind: "life", fidelity: "captured", events: events.map(lifeEvent) });
   return links;
 }
@@ -87,14 +87,14 @@ function movedLink({ log }, block, origin, writer) {
   const { record, from = null } = /** @type {import("../slot_origins.js").Loaded} */ (origin.loaded);
   const ops = log.records[record].ops ?? [];
   const [received] = ops.flatMap((op) => (op.type === "receive" && op.block_id === block ? [op] : []));
-  const [came] = ops.flatMap((op) => (op.type === "arrive" && op.seq_id === received?.seq_id ? [op] : []));
+  const [arrival] = ops.flatMap((op) => (op.type === "arrive" && op.seq_id === received?.seq_id ? [op] : []));
   return {
     kind: "moved",
     fidelity: "captured",
     ...token(writer, origin.position),
     bytes: received?.num_bytes ?? 0,
-    link: came?.link ?? "",
-    seconds: came ? came.ended - came.began : 0,
+    link: arrival?.link ?? "",
+    seconds: arrival ? arrival.ended - arrival.began : 0,
     src: from,
     from: from === null ? "" : instanceName(log.header, writer.instance),
     to: instanceName(log.header, log.records[record].instance ?? 0),
@@ -103,8 +103,8 @@ function movedLink({ log }, block, origin, writer) {
   };
 }
 
-/** Return how a sequence came to hold the block. @param {Event[]} life @param {number} seq */
-function joined(life, seq) {
+/** Return the operation by which a sequence got the block. @param {Event[]} life @param {number} seq */
+function acquired(life, seq) {
   const event = life.findLast(
     ({ op }) => (op.type === "allocate" || op.type === "share" || op.type === "fork") && op.seq_id === seq,
   );
@@ -112,19 +112,19 @@ function joined(life, seq) {
 }
 
 /**
- * Return links for events outside the block's current life: freed, evicted, or held by others before.
+ * Return the links for the block's last free, last eviction and previous owner.
  * @param {At} at
  * @param {number} block
  * @param {Event[]} events
  * @param {number} began
  * @returns {Link[]}
  */
-function fateLinks(at, block, events, began) {
+function eventLinks(at, block, events, began) {
   /** @type {Link[]} */
   const links = [];
   const held = at.state.blocks[block].ref_count > 0;
-  const freed = events.findLast((e) => givesBack(e.op));
-  if (!held && freed && givesBack(freed.op))
+  const freed = events.findLast((e) => freesBlock(e.op));
+  if (!held && freed && freesBlock(freed.op))
     links.push({
       kind: "freed",
       fidelity: "captured",

@@ -3,7 +3,7 @@
 import { evictionBefore, operationsWithReasons } from "../decisions.js";
 import { groupOf } from "../groups.js";
 import { blockHistory, blocksOf } from "../history.js";
-import { givesBack, sequenceOf } from "../operation_kinds.js";
+import { freesBlock, sequenceOf } from "../operation_kinds.js";
 import { operationsOf, partsWhere } from "../operations.js";
 import { blockLink, bytesLink, cachedLink, inGroup, requestLink } from "./links.js";
 
@@ -60,8 +60,8 @@ export function ofDecision(log, record, place) {
   const at = { log, index: record, state: log.stateAt(record), layer: 0, head: 0 };
   const blockGroup = (/** @type {Op} */ one) => ("block_id" in one ? groupOf(log.groups, one.block_id) : -1);
   const group = blockGroup(op);
-  const alike = ops.filter(
-    // one decision for several blocks
+  const merged = ops.filter(
+    // operations of one decision about several blocks
     (other) => other.type === op.type && sequenceOf(other) === sequenceOf(op) && blockGroup(other) === group,
   );
   const operation = operationsOf(log, record).findLast(
@@ -76,14 +76,14 @@ export function ofDecision(log, record, place) {
       at: place,
       of: ops.length,
       entry: operation ?? null,
-      blocks: alike.flatMap((other) => blocksOf(other)),
+      blocks: merged.flatMap((other) => blocksOf(other)),
       seq: sequenceOf(op) ?? undefined,
       go: record,
     },
   ];
   const seq = at.state.sequences.get(sequenceOf(op) ?? -1);
   links.push(...decisionLinks(log, record, place));
-  if (givesBack(op)) {
+  if (freesBlock(op)) {
     const why = reasonAt(log, record, place);
     links.push({ kind: "given", fidelity: "captured", seq: op.seq_id, type: op.type, why, go: record });
   }
@@ -104,12 +104,12 @@ export function ofDecision(log, record, place) {
  */
 function evictionLinks(log, record, place, { block_id: block, block_hash: hash }) {
   const ops = log.records[record].ops ?? [];
-  const taken = ops.findIndex((op, i) => i > place && op.type === "allocate" && op.block_id === block);
-  const links = taken >= 0 ? decisionLinks(log, record, taken) : [];
+  const allocation = ops.findIndex((op, i) => i > place && op.type === "allocate" && op.block_id === block);
+  const links = allocation >= 0 ? decisionLinks(log, record, allocation) : [];
   for (const { op, record: cachedIn } of blockHistory(log, block, record).reverse())
-    if (op.type === "cache" && same(op.block_hash, hash)) return [...links, cachedLink(op, cachedIn)];
+    if (op.type === "cache" && equalBytes(op.block_hash, hash)) return [...links, cachedLink(op, cachedIn)];
   return links;
 }
 
 /** @param {Uint8Array} a @param {Uint8Array} b */
-const same = (a, b) => a.length === b.length && a.every((byte, i) => byte === b[i]);
+const equalBytes = (a, b) => a.length === b.length && a.every((byte, i) => byte === b[i]);

@@ -35,7 +35,7 @@ export function ofFigure(at, name) {
   const slots = terms.reduce((total, term) => total + (term.of_states ? 0 : term.slots), 0);
   const isMember = (/** @type {Block} */ block) =>
     MEMBERS[name](block, size) && !(name === "waste" && isOfStates(groupWith(at, block.block_id)));
-  const chosen = at.state.blocks.filter(isMember).map((b) => b.block_id);
+  const members = at.state.blocks.filter(isMember).map((b) => b.block_id);
   /** @type {Link[]} */
   const links = [
     {
@@ -47,7 +47,7 @@ export function ofFigure(at, name) {
       bytes: terms.reduce((total, term) => total + term.bytes, 0),
       terms,
       ...m,
-      blocks: chosen,
+      blocks: members,
     },
   ];
   if (name === "used" || name === "held" || name === "waste") links.push(...parts(at, name));
@@ -59,8 +59,8 @@ export function ofFigure(at, name) {
 const groupWith = (at, block) => at.log.groups[groupOf(at.log.groups, block)];
 
 /**
- * Return the slots that a figure counts in each block group, for states their number: [{slots, per_token, bytes,
- * layers, of_states}]; `per_token` is then the bytes of a state.
+ * Return the slots that a figure counts in each block group: [{slots, per_token, bytes, layers, of_states}]. For groups
+ * with states, `slots` is their number and `per_token` the bytes of one.
  * @param {At} at
  * @param {Counted} name
  */

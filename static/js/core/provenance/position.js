@@ -89,7 +89,7 @@ function weightLinks(at, seq, query, position) {
   if (record < 0) return [];
   const row = attentionRow(at.log, record, seq.seq_id, at.layer, at.head, query);
   const value = row && position >= row.keyStart ? (row.weights[position - row.keyStart] ?? null) : null;
-  // a later key is not read by this query unless the capture says so
+  // a later key has no weight unless the capture contains one
   if (query < position && !value) return [];
   const unseen = !value && !visibleKeys(at.log.header, at.layer, query).includes(position);
   const rank =

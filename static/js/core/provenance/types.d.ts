@@ -1,4 +1,4 @@
-// What a selection is, and the links of its provenance chain.
+// Selections, and the links of their provenance chains.
 
 import type { KvTerms } from "../metrics.js";
 import type { Entry } from "../operations.js";
@@ -12,7 +12,7 @@ import type { Lookup, LookupExternal, Op } from "../trace.js";
 
 export type FigureName = "used" | "held" | "waste" | "cached" | "free" | "contiguous" | "token";
 
-/** Exactly the fields of one of: {position, query?, seq?}, {block, offset?}, {seq}, {record, op}, {figure}. */
+/** Has exactly the fields of one of: {position, query?, seq?}, {block, offset?}, {seq}, {record, op}, {figure}. */
 export interface Selection {
   position?: number;
   query?: number;
@@ -24,14 +24,14 @@ export interface Selection {
   figure?: FigureName;
 }
 
-/** What the stage shows: the sequence that a position belongs to, and where a weight is read. */
+/** View of the stage: the sequence that a position belongs to, and the layer and head of a weight. */
 export interface View {
   seq?: number | null;
   layer?: number;
   head?: number;
 }
 
-/** Where a chain starts: a record of a log, and the state after it. */
+/** Start of a chain: a record of a log, and the state after it. */
 export interface At {
   log: TraceLog;
   index: number;
@@ -42,9 +42,9 @@ export interface At {
 
 interface Common {
   fidelity: "captured" | "derived" | "schematic";
-  go?: number; // a record to look at
-  select?: Selection; // another selection
-  layers?: number[]; // those whose block group it is about, where a run has several
+  go?: number; // record that the link leads to
+  select?: Selection; // selection that the link leads to
+  layers?: number[]; // of the block group, if the run has several
 }
 
 interface Token {
@@ -57,7 +57,7 @@ interface Token {
 export interface Owner {
   seq: number;
   logical: number;
-  how?: string; // the operation by which it came to hold the block
+  how?: string; // type of the operation by which it got the block
   go?: number;
   at?: number;
 }
@@ -107,11 +107,9 @@ interface Kinds {
   table: { seq: number; logical: number; block: number; held: boolean; from: number; to: number };
   owners: { owners: Owner[]; ref_count: number; block: number };
   loaded: Token & Omit<Loaded, "record">; // from outside the pool
-  /**
-   * From another instance: over which link, in how many seconds, out of which block there (null: its log is not here).
-   */
+  /** Received from another instance over `link`; `src`: its block there, null if the log does not contain it. */
   moved: Token & { bytes: number; link: string; seconds: number; src: number | null; from: string; to: string };
-  /** `instance`: that of the sequence; "" where there is one. */
+  /** `instance`: the sequence's; "" if the log has only one. */
   written: Token & { holds: boolean; copied: boolean; instance: string };
   decision: {
     seq: number;

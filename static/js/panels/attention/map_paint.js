@@ -4,7 +4,7 @@ import { pooled, rowOf } from "../../core/attention.js";
 import { isWhole, layersHere } from "../../core/wide_rows.js";
 import { contextOf, prepare } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
-import { wantLayer } from "../../net/commands.js";
+import { requestLayer } from "../../net/commands.js";
 import { roles } from "../../state/roles.js";
 import { settings } from "../../state/settings.js";
 import { sequenceView } from "../../state/store.js";
@@ -177,7 +177,7 @@ function rgbOf(c, colour) {
  */
 function fetchRows(now, from, maxRecords) {
   const records = new Set(from.flatMap((source) => (source ? [source.record] : [])));
-  for (const record of [...records].slice(0, maxRecords)) if (!isWhole(now.log, record)) wantLayer(record, null);
+  for (const record of [...records].slice(0, maxRecords)) if (!isWhole(now.log, record)) requestLayer(record, null);
 }
 
 /**

@@ -5,7 +5,7 @@ import { canFetch, rowOf, rowSources } from "../../core/attention.js";
 import { originOf } from "../../core/sequence_view.js";
 import { isElsewhere } from "../../core/slot_origins.js";
 import { themeVersion } from "../../kit/colour.js";
-import { wantLayer } from "../../net/commands.js";
+import { requestLayer } from "../../net/commands.js";
 import { sequenceView } from "../../state/store.js";
 import { RowImage } from "./rows.js";
 
@@ -73,7 +73,7 @@ export function fill(now) {
     const source = from[query];
     if (!source || image.rows.sources[query] === nameOf(source)) continue;
     if (canFetch(now.log, source, now.layer)) {
-      if (numFetched < MAX_FETCHES) wantLayer(source.record, now.layer);
+      if (numFetched < MAX_FETCHES) requestLayer(source.record, now.layer);
       numFetched += 1;
       continue;
     }

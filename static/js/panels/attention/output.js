@@ -13,7 +13,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { difference } from "../../kit/layer_bars.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
-import { wantLayer } from "../../net/commands.js";
+import { requestLayer } from "../../net/commands.js";
 import { phase } from "../../state/stage_playhead.js";
 import { captureVersion, hovered, selected, sequenceView } from "../../state/store.js";
 import { layoutOf, nameOf, paintOutput, partOf } from "./output_paint.js";
@@ -50,13 +50,13 @@ const shown = computed(() => {
   if (!now || place === null) return { problem: t("output.empty") };
   const source = queryAt(now, place);
   const found = source && outputOf(source.view, source.query);
-  if (source && !found) wantLayer(source.view.index, now.layer);
+  if (source && !found) requestLayer(source.view.index, now.layer);
   if (!source || !found) return { problem: t("output.missing") };
   const progress = isPinned ? complete : () => phase("attend");
   if (found.output) return { found: { ...source, place, output: found.output, progress } };
   for (const position of found.missing) {
     const origin = originOf(source.view, position);
-    if (origin) wantLayer(origin.record, now.layer);
+    if (origin) requestLayer(origin.record, now.layer);
   }
   return { problem: t("output.values_missing", { n: grouped(found.missing.length) }) };
 });

@@ -4,7 +4,7 @@ import { computed } from "../../../vendor/signals/signals.js";
 import { canFetch, pooled, rowOf } from "../../core/attention.js";
 import { contextOf, prepare } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
-import { wantLayer } from "../../net/commands.js";
+import { requestLayer } from "../../net/commands.js";
 import { settings } from "../../state/settings.js";
 import { phase } from "../../state/stage_playhead.js";
 import { sequenceView } from "../../state/store.js";
@@ -140,6 +140,6 @@ function fetchMissing(now, layers, first, last) {
   for (let query = last - 1; query >= first && numFetched < MAX_FETCHES; query--)
     for (const l of layers) {
       const source = sources.peek()[query];
-      if (source && canFetch(now.log, source, l) && numFetched++ < MAX_FETCHES) wantLayer(source.record, l);
+      if (source && canFetch(now.log, source, l) && numFetched++ < MAX_FETCHES) requestLayer(source.record, l);
     }
 }

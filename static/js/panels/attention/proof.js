@@ -20,7 +20,7 @@ const ONE_PASS = 1 << 22; // layers · heads · tokens²; above it, each layer h
 /**
  * A comparison and its results. `layers` has the layers compared so far.
  *
- * @typedef {{query: number, key: number, head: number, kept: number, again: number}} WorstCell
+ * @typedef {{query: number, key: number, head: number, recorded: number, recomputed: number}} WorstCell
  * @typedef {{count: number, max: number, worst: WorstCell | null}} Compared
  * @typedef {{layer: number, rows: number, weights: Compared, k: Compared, v: Compared}} ComparedLayer
  * @typedef {{

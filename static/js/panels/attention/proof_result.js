@@ -9,7 +9,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { difference, LayerBars } from "../../kit/layer_bars.js";
 import { tips } from "../../kit/tooltip.js";
-import { wantLayer } from "../../net/commands.js";
+import { requestLayer } from "../../net/commands.js";
 import { settings } from "../../state/settings.js";
 import { hovered, select, sequenceView } from "../../state/store.js";
 
@@ -68,7 +68,7 @@ function Worst({ one }) {
   const at = (p) => t("matrix.token", { token: labelText(labels[p]), position: p });
   const lines = [
     t("proof.worst", { layer: one.layer, head: worst.head, query: at(worst.query), key: at(worst.key) }),
-    t("proof.pair", { kept: eightDigits(worst.kept), again: eightDigits(worst.again) }),
+    t("proof.pair", { kept: eightDigits(worst.recorded), again: eightDigits(worst.recomputed) }),
   ];
   const go = () => {
     settings.head.value = worst.head;
@@ -105,7 +105,7 @@ export async function compare(now, recomputed, heads) {
   const view = sequenceViewAt(now.log, now.index, now.seq.seq_id, layer, now.head);
   const sources = view ? rowSources(view) : [];
   await Promise.all(
-    sources.map((source) => (source && canFetch(now.log, source, layer) ? wantLayer(source.record, layer) : null)),
+    sources.map((source) => (source && canFetch(now.log, source, layer) ? requestLayer(source.record, layer) : null)),
   );
   let sliceStart = performance.now();
   for (const [position, source] of sources.entries()) {

@@ -12,7 +12,7 @@ import { html } from "../../kit/html.js";
 import { difference } from "../../kit/layer_bars.js";
 import { useBox } from "../../kit/measure.js";
 import { hideTip, tips } from "../../kit/tooltip.js";
-import { wantLayer } from "../../net/commands.js";
+import { requestLayer } from "../../net/commands.js";
 import { phase } from "../../state/stage_playhead.js";
 import { hovered, select, sequenceView } from "../../state/store.js";
 import { deltaWhy, plain, scoreFormula, share } from "./softmax_words.js";
@@ -62,7 +62,7 @@ function keysOf(now, positions) {
       }
       vector = vectorOf(now, "k", position) ?? undefined;
       if (origin && vector) vectors.set(key, vector);
-      else if (origin) wantLayer(origin.record, now.layer);
+      else if (origin) requestLayer(origin.record, now.layer);
       if (vectors.size > MAX_VECTORS) vectors.delete(vectors.keys().next().value ?? "");
     }
     found.push(vector);

@@ -1,4 +1,4 @@
-// Participants, for the presenter's own screen: names, and who has answered, is lost or has a request.
+// Participants on the presenter's own screen: their names, and whether they have answered, are lost or have a request.
 
 import { requestOfClass } from "../../control/class_requests.js";
 import { t } from "../../i18n/words.js";

@@ -1,7 +1,7 @@
 // Form of a fork, for the change to make at the shown record.
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
-import { formOpen, goOnAt, KINDS, kind, problem, progress } from "../../control/fork.js";
+import { focusTarget, formOpen, KINDS, kind, problem, progress } from "../../control/fork.js";
 import { grouped, t } from "../../i18n/words.js";
 import { html } from "../../kit/html.js";
 import { viewIndex } from "../../state/store.js";
@@ -22,10 +22,10 @@ export function ForkForm() {
   const Fields = FIELDS[now];
   const form = useRef(/** @type {HTMLElement | null} */ (null));
   useLayoutEffect(() => {
-    if (goOnAt.value !== "form") return;
-    goOnAt.value = null;
+    if (focusTarget.value !== "form") return;
+    focusTarget.value = null;
     /** @type {HTMLElement | null | undefined} */ (form.current?.querySelector('[aria-pressed="true"]'))?.focus();
-  }, [goOnAt.value]);
+  }, [focusTarget.value]);
   return html`<section class="fork-form" id="fork-form" aria-label=${t("fork.title")} ref=${form} onKeyDown=${onKey}>
     <div class="segmented-small" role="group" aria-label=${t("fork.what")}>
       ${KINDS.map(

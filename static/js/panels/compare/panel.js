@@ -3,7 +3,7 @@
 
 import { useEffect, useLayoutEffect } from "../../../vendor/preact/hooks.js";
 import { batch } from "../../../vendor/signals/signals.js";
-import { canFork, formOpen, goOnAt } from "../../control/fork.js";
+import { canFork, focusTarget, formOpen } from "../../control/fork.js";
 import { t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -37,8 +37,8 @@ export function Panel() {
   const now = comparison.value;
   useEnlarged(Boolean(now));
   useLayoutEffect(() => {
-    if (!now || goOnAt.peek() !== "futures") return;
-    goOnAt.value = null;
+    if (!now || focusTarget.peek() !== "futures") return;
+    focusTarget.value = null;
     if (document.activeElement !== document.body) return;
     /** @type {HTMLElement | null} */
     const futures = document.querySelector(".compare-tokens, .compare-folded summary");
@@ -69,7 +69,7 @@ function Placeholder() {
   return html`<p class="hint compare-empty" id="compare-empty">${text}</p>`;
 }
 
-const ALL = 10_000; // more than any run has left
+const ALL = 10_000; // more steps than any run has left
 
 function Head() {
   const label = t("compare.swap");

@@ -19,7 +19,7 @@ import { useBox } from "../../kit/measure.js";
 import { Term } from "../../kit/term.js";
 import { captureVersion, drawnIndex, layer, log, sequenceView, state } from "../../state/store.js";
 
-/** @import {Gone} from "../../core/forgetting.js" */
+/** @import {Dropped} from "../../core/forgetting.js" */
 /** @import {TraceLog} from "../../core/log.js" */
 /** @import {State} from "../../core/state_access.js" */
 

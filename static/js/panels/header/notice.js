@@ -42,7 +42,7 @@ export function Notice() {
           cannotStart
             ? null
             : html`<button class="command primary" id="btn-again" onClick=${startAgain}
-          aria-disabled=${session.beginning.value}>${t("connection.again")}</button>`
+          aria-disabled=${session.isStarting.value}>${t("connection.again")}</button>`
         }
         <${Close} />
       </p>`;
@@ -69,7 +69,7 @@ function lostText() {
 
 /** Reason why there is no run, and the remaining options. */
 function lossReason() {
-  if (session.beginning.value) return [t("connection.awaited")];
+  if (session.isStarting.value) return [t("connection.awaited")];
   const reasons = explanation();
   if (isBarred() || followsClass()) {
     const isInClassBar = attends.value && SERVER_REFUSALS.includes(session.problem.value?.key ?? "");

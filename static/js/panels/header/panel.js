@@ -11,7 +11,7 @@ import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch, ThemeButton } from "../../kit/preferences.js";
 import { Term } from "../../kit/term.js";
 import { runAddress } from "../../net/commands.js";
-import { beingMade } from "../../net/library.js";
+import { activeRecording } from "../../net/library.js";
 import { attends, classState, startOpen } from "../../state/classroom.js";
 import { markPlace, openView, settings } from "../../state/settings.js";
 import {
@@ -33,7 +33,7 @@ import { hasLesson, isEmbedded, isSite } from "../../state/without_server.js";
 import { isDismissed } from "./notice.js";
 
 function RecordMark() {
-  const recording = beingMade.value;
+  const recording = activeRecording.value;
   if (!recording) return null;
   return html`<button class="tool record-now" id="record-now" title=${recording.name} onClick=${openLibrary}><i
     class="record-mark" aria-hidden="true">●</i> ${t("library.recording")}</button>`;

@@ -2,7 +2,7 @@
 
 import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { effect, signal } from "../../../vendor/signals/signals.js";
-import { endOpening, failed, film, futures, playing, take, taken, time } from "../../control/opening.js";
+import { chooseWord, chosenWord, endOpening, failed, film, futures, playing, time } from "../../control/opening.js";
 import { kvTerms } from "../../core/metrics.js";
 import { bytesText, t } from "../../i18n/words.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
@@ -34,7 +34,7 @@ export function Panel() {
     return () => document.removeEventListener("keydown", onKey, true);
   }, []);
   const now = film.value && time.value <= canPlayTo(film.value) ? film.value : null;
-  const text = taken.value === null ? sentenceOf(now) : t("intro.taken");
+  const text = chosenWord.value === null ? sentenceOf(now) : t("intro.taken");
   return html`<main class="opening" id="opening" ref=${box} tabindex="-1" aria-label=${t("intro.title")} data-beat=${id}
     data-ready=${Boolean(now)}>
     <div class="opening-head">
@@ -97,8 +97,8 @@ export const scene = signal(null);
 /** @param {{now: Film, fan: boolean}} props */
 function Picture({ now, fan }) {
   if (fan)
-    return html`<${Fan} stem=${stemOf(now)} words=${now.fan} futures=${futures.value} taken=${taken}
-      choose=${attends.value ? () => {} : take} />`;
+    return html`<${Fan} stem=${stemOf(now)} words=${now.fan} futures=${futures.value} taken=${chosenWord}
+      choose=${attends.value ? () => {} : chooseWord} />`;
   return html`<${FilmPicture} now=${now} />`;
 }
 

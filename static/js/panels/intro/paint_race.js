@@ -87,7 +87,7 @@ function paintUpper(c, g, film, done) {
   c.fillStyle = colours().q;
   for (let i = 0; i < Math.min(film.steps.length, Math.ceil(done)); i++) {
     const part = Math.min(1, done - i);
-    const cells = computedIn(film.without, i);
+    const cells = computedIn(film.withoutCache, i);
     const count = i + 2 >= done && part < 1 ? Math.floor(cells * part) : cells;
     const y = g.top + i * g.row;
     if (g.cell < 4) c.fillRect(g.x(0), y, count * g.cell, tall);
@@ -111,7 +111,10 @@ function cumulativeAt(sums, done) {
 }
 
 /** Return the tokens computed without and with a cache after `done` steps. @param {Film} film @param {number} done */
-export const computedTokens = (film, done) => [cumulativeAt(film.without, done), cumulativeAt(film.kept, done)];
+export const computedTokens = (film, done) => [
+  cumulativeAt(film.withoutCache, done),
+  cumulativeAt(film.withCache, done),
+];
 
 /**
  * @param {CanvasRenderingContext2D} c @param {Size} size @param {RaceLayout} g

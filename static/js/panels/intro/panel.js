@@ -3,7 +3,7 @@
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
 import { step } from "../../control/actions.js";
-import { openFuture, recordedFutures, startOpening, takeWord } from "../../control/opening.js";
+import { forkWithToken, openFuture, recordedFutures, startOpening } from "../../control/opening.js";
 import { stepRecord } from "../../control/playback.js";
 import { wordOf } from "../../core/film.js";
 import { heldIn } from "../../core/groups.js";
@@ -20,7 +20,7 @@ import { Icon } from "../../kit/icon.js";
 import { loadingSentence } from "../../kit/model_loading.js";
 import { LanguageSwitch } from "../../kit/preferences.js";
 import { textLines } from "../../kit/text_line.js";
-import { wantLayer } from "../../net/commands.js";
+import { requestLayer } from "../../net/commands.js";
 import { session } from "../../net/session.js";
 import { attends } from "../../state/classroom.js";
 import { phases } from "../../state/playhead.js";
@@ -151,7 +151,7 @@ function Alternatives({ words, now }) {
     keepHead(now);
     const done = isSite
       ? openFuture(theater, now.index, token(k))
-      : takeWord(theater, now.index, now.seq.seq_id, token(k));
+      : forkWithToken(theater, now.index, now.seq.seq_id, token(k));
     if (await done) fanOpen.value = false;
     taken.value = null;
   };
@@ -167,7 +167,7 @@ function Picture() {
       const now = store.sequenceView.peek();
       if (!now || !size.width) return;
       paintRecord(c, size, now);
-      for (const { record, layer } of missingArrays(now)) wantLayer(record, layer);
+      for (const { record, layer } of missingArrays(now)) requestLayer(record, layer);
     },
   );
   return html`<div class="opening-picture"><div class="opening-canvas" ref=${ref}><canvas

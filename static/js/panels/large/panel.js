@@ -20,7 +20,7 @@ import {
   place,
   prefixesAt,
   problem,
-  STILL,
+  STILL_MS,
   show,
   shown,
 } from "../../net/log_index.js";
@@ -42,7 +42,7 @@ function PrefixBranches({ branches, observed }) {
   const { answer: found, problem } = useQuery(
     isNeeded ? () => prefixesAt(current, instance) : null,
     [isNeeded, current, instance],
-    STILL,
+    STILL_MS,
   );
   return html`<details class="large-prefixes" id="large-prefixes" onToggle=${(/** @type {Event} */ event) =>
     setOpen(/** @type {HTMLDetailsElement} */ (event.currentTarget).open)}>
@@ -72,7 +72,7 @@ export function Panel({ library, monitor, monitorTitle, queries, branches }) {
   const large = own.large.value;
   useEffect(() => {
     if (!large) return undefined;
-    if (settings.detail.peek() === "library") settings.detail.value = "requests"; // leave the library
+    if (settings.detail.peek() === "library") settings.detail.value = "requests"; // close the list it was opened from
     return follow();
   }, [large]);
   const index = viewIndex.value;

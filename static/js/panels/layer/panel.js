@@ -7,7 +7,7 @@ import { labelText, loneLabel } from "../../core/labels.js";
 import { offText } from "../../i18n/options.js";
 import { countText, langOf, percentText, probabilityText, t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
-import { walkAmong } from "../../kit/focus.js";
+import { moveFocusAmong } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { useBox } from "../../kit/measure.js";
 import { tips } from "../../kit/tooltip.js";
@@ -160,7 +160,7 @@ function Cell({ i, top, next, norms, maxNorm, chosen }) {
   </button></li>`;
 }
 
-const moveFocus = walkAmong("button:not(:disabled)"); // the layers
+const moveFocus = moveFocusAmong("button:not(:disabled)"); // the layers
 
 /** Format a number of operations with a unit prefix: 1.41 M. @param {number} flops */
 const flopText = (flops) => (flops >= 1e3 && flops < 1e6 ? `${(flops / 1e3).toPrecision(3)} k` : countText(flops));

@@ -5,7 +5,7 @@ import { kvShapeOf } from "../../core/shape.js";
 import { grouped, probabilityText, t } from "../../i18n/words.js";
 import { labelWidth } from "../../kit/canvas.js";
 import { colours, divergingAt, sequentialAt, themeVersion } from "../../kit/colour.js";
-import { walkAmong } from "../../kit/focus.js";
+import { moveFocusAmong } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
 import { largestOf, layoutOf, pooled, spaced } from "./geometry.js";
@@ -276,7 +276,7 @@ function Weights({ found, box }) {
   </g>`;
 }
 
-const moveFocus = walkAmong(".layer-part");
+const moveFocus = moveFocusAmong(".layer-part");
 
 /** @param {number} value */
 const short = (value) => (value >= 100 ? grouped(Math.round(value)) : String(Number(value.toPrecision(2))));

@@ -1,8 +1,8 @@
 // The list of lessons, with duration and progress.
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
-import { learn } from "../../control/lesson.js";
-import { learnTour, MINUTES, STOPS, tourState } from "../../control/tour.js";
+import { openLesson } from "../../control/lesson.js";
+import { MINUTES, openTour, STOPS, tourState } from "../../control/tour.js";
 import { csvText } from "../../core/csv.js";
 import { inLanguage, t } from "../../i18n/words.js";
 import { useFirstFocus } from "../../kit/focus.js";
@@ -36,7 +36,7 @@ export function LessonList() {
 /** The tour of the page, before the first lesson. */
 function Tour() {
   const { state, at } = tourState.value;
-  return html`<li><button class="path-card" id="path-tour" data-state=${state} onClick=${learnTour}>
+  return html`<li><button class="path-card" id="path-tour" data-state=${state} onClick=${openTour}>
     <span class="path-number num">0</span>
     <span class="path-title">${t("lesson.zero")}</span>
     <span class="path-minutes num">${t("lesson.minutes", { n: MINUTES })}</span>
@@ -48,7 +48,7 @@ function Tour() {
 function ReviewCard() {
   const { length: n } = dueReviews.value;
   if (!n) return null;
-  return html`<li><button class="path-card" id="path-again" onClick=${() => learn(REVIEW)}>
+  return html`<li><button class="path-card" id="path-again" onClick=${() => openLesson(REVIEW)}>
     <span class="path-number num">?</span>
     <span class="path-title">${t("lesson.review")}</span>
     <span class="path-state">${t("lesson.review_text", { n })}</span>
@@ -64,7 +64,7 @@ function Entry({ card }) {
   const hasModel = modelFacts.value?.live !== false;
   const text = t(refused ? `lesson.refused.${hasModel ? "other" : "none"}` : `lesson.state.${state}`, { n, model });
   return html`<li><button class="path-card" id=${`path-${card.id}`} data-state=${state}
-    disabled=${card.refused !== null} onClick=${() => learn(card.id)}>
+    disabled=${card.refused !== null} onClick=${() => openLesson(card.id)}>
     <span class="path-number num">${isTest ? "?" : card.number || ""}</span>
     <span class="path-title">${inLanguage(card.title)}</span>
     <span class="path-minutes num">${t("lesson.minutes", { n: card.minutes })}</span>
@@ -103,7 +103,7 @@ export function Gain() {
       )}</tbody>
     </table>
     <div class="lesson-ends">
-      <button class="command primary" id="lesson-next" onClick=${() => learn(null)}>${t("lesson.all")}</button>
+      <button class="command primary" id="lesson-next" onClick=${() => openLesson(null)}>${t("lesson.all")}</button>
       <a class="quiet" id="lesson-csv" download="learned.csv" href=${csvAddress(results)}>CSV</a>
     </div>
     <p class="hint">${t("lesson.gain_stays")}</p>

@@ -2,7 +2,7 @@
 // of all lessons.
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
-import { again, change, goOn, learn, waiting } from "../../control/lesson.js";
+import { change, continueLesson, openLesson, restartLesson, waiting } from "../../control/lesson.js";
 import { jumpTo } from "../../control/playback.js";
 import { settingText } from "../../i18n/options.js";
 import { grouped, hasText, inLanguage, t } from "../../i18n/words.js";
@@ -89,7 +89,7 @@ export function Panel() {
 function HomeLink() {
   const name = html`<span class="wordmark-kv"><i>K</i><i>V</i></span> Theater`;
   if (attends.value) return html`<span class="wordmark">${name}</span>`;
-  return html`<button class="wordmark lesson-home" onClick=${() => learn(null)}
+  return html`<button class="wordmark lesson-home" onClick=${() => openLesson(null)}
     aria-label=${`KV Theater: ${t("lesson.all")}`}>${name}</button>`;
 }
 
@@ -218,8 +218,8 @@ function Action({ item }) {
     return html`<p class="lesson-done" data-coming="true"><${Icon} name="step" /> ${text} <span>${t(
       "lesson.presenter_goes_on",
     )}</span></p>`;
-  return html`<button class="lesson-do" id="lesson-go" disabled=${!isNext || waiting.value} onClick=${goOn}><${Icon}
-    name=${verb === "prefill" ? "prefill" : "step"} /> ${text}</button>`;
+  return html`<button class="lesson-do" id="lesson-go" disabled=${!isNext || waiting.value}
+    onClick=${continueLesson}><${Icon} name=${verb === "prefill" ? "prefill" : "step"} /> ${text}</button>`;
 }
 
 /**
@@ -257,7 +257,7 @@ function Sandbox({ item }) {
       )}</button>
       ${
         isCurrent && !isClass
-          ? html`<button class="quiet" id="lesson-go" disabled=${waiting.value} onClick=${goOn}>${t(
+          ? html`<button class="quiet" id="lesson-go" disabled=${waiting.value} onClick=${continueLesson}>${t(
               hasMore ? "lesson.go_on" : "lesson.finish",
             )}</button>`
           : null
@@ -286,13 +286,16 @@ function End({ now }) {
     <div class="lesson-ends">
       ${
         next
-          ? html`<button class="command primary" id="lesson-next" onClick=${() => learn(next.id)}>${t("lesson.next", {
-              title: inLanguage(next.title),
-            })}</button>`
+          ? html`<button class="command primary" id="lesson-next" onClick=${() => openLesson(next.id)}>${t(
+              "lesson.next",
+              {
+                title: inLanguage(next.title),
+              },
+            )}</button>`
           : null
       }
-      <button class="quiet" id="lesson-all" onClick=${() => learn(null)}>${t("lesson.all")}</button>
-      <button class="quiet" id="lesson-again" onClick=${again}>${t("lesson.again")}</button>
+      <button class="quiet" id="lesson-all" onClick=${() => openLesson(null)}>${t("lesson.all")}</button>
+      <button class="quiet" id="lesson-again" onClick=${restartLesson}>${t("lesson.again")}</button>
     </div>
   </div>`;
 }

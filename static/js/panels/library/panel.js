@@ -7,7 +7,16 @@ import { bytesText, grouped, inLanguage, langOf, t } from "../../i18n/words.js";
 import { withDates } from "../../kit/dates.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
-import { beingMade, failed, library, record, refresh, stopRecording, take, uploading } from "../../net/library.js";
+import {
+  activeRecording,
+  failed,
+  library,
+  openFile,
+  record,
+  refresh,
+  stopRecording,
+  uploading,
+} from "../../net/library.js";
 import { useEnlargedWhereLow } from "../../runs/side_by_side.js";
 import { settings } from "../../state/settings.js";
 import { connection, modelFacts, numRecords } from "../../state/store.js";
@@ -18,7 +27,7 @@ import { Details, shownName } from "./details.js";
 export function Panel() {
   useEnlargedWhereLow();
   const [openEntry, setOpenEntry] = useState(/** @type {string | null} */ (null)); // id
-  const recordedNow = beingMade.value?.id;
+  const recordedNow = activeRecording.value?.id;
   useEffect(() => void refresh(), [recordedNow]);
   const entries = library.value?.recordings ?? [];
   return html`<div class="library" id="library">
@@ -52,7 +61,7 @@ export function Panel() {
 function Bar() {
   const live = connection.value === "live";
   const replay = connection.value === "replay";
-  const recording = beingMade.value;
+  const recording = activeRecording.value;
   const upload = uploading.value;
   const canKeep = library.value?.can_keep ?? false;
   const hasModel = modelFacts.value?.live !== false;
@@ -101,7 +110,7 @@ function onFile(event) {
   const input = /** @type {HTMLInputElement} */ (event.currentTarget);
   const [file] = input.files ?? [];
   input.value = ""; // allow choosing the same file again
-  if (file) take(file);
+  if (file) openFile(file);
 }
 
 /** Problems with the data folder, in the server's words. */

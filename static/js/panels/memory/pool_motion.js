@@ -2,7 +2,7 @@
 // phases.
 
 import { groupOf } from "../../core/groups.js";
-import { givesBack } from "../../core/operation_kinds.js";
+import { freesBlock } from "../../core/operation_kinds.js";
 import { Shadow } from "./pool_shadow.js";
 
 /** @import {Op, StepRecord} from "../../core/trace.js" */
@@ -166,7 +166,7 @@ export function travelling(motions, phases) {
 /** @param {Motion} motion @returns {(Way & {seq: number | null}) | null} null if the block does not move */
 function wayOf({ op, block }) {
   if (op.type === "allocate" || (op.type === "share" && op.revived)) return { kind: "take", seq: op.seq_id };
-  if (givesBack(op)) return op.to ? { kind: "give", seq: op.seq_id, end: op.to } : null;
+  if (freesBlock(op)) return op.to ? { kind: "give", seq: op.seq_id, end: op.to } : null;
   if (op.type === "copy") return block === op.dst ? { kind: "split", seq: op.seq_id, src: op.src } : null;
   if (op.type === "swap_out" || op.type === "swap_in")
     return { kind: op.type, seq: op.seq_id, cpu_block_id: op.cpu_block_id };
@@ -209,8 +209,8 @@ export function movingQueues(before, motions, phases) {
     const queue = queues[groupOf(before.block_groups, block)];
     const at = queue.indexOf(block);
     if ((op.type === "allocate" || op.type === "share") && at >= 0) queue.splice(at, 1);
-    else if (givesBack(op) && op.to === "front") queue.unshift(block);
-    else if (givesBack(op) && op.to === "back") queue.push(block);
+    else if (freesBlock(op) && op.to === "front") queue.unshift(block);
+    else if (freesBlock(op) && op.to === "back") queue.push(block);
   }
   return queues;
 }

@@ -1,7 +1,7 @@
 // Block tables and filled slots during a record: operations are applied to copies, not to the state. Pure.
 
 import { groupOf, heldIn, isOfStates } from "../../core/groups.js";
-import { followTable } from "../../core/history.js";
+import { updateTable } from "../../core/history.js";
 
 /** @import {Op} from "../../core/trace.js" */
 /** @import {State} from "../../state/store.js" */
@@ -52,7 +52,7 @@ export class Shadow {
         this.#tablesOf(op.parent_seq_id).map((table) => table.slice()),
       );
     else if ("block_id" in op && "seq_id" in op && typeof op.seq_id === "number")
-      followTable(this.#table(op.seq_id, op.block_id), op);
+      updateTable(this.#table(op.seq_id, op.block_id), op);
     if (op.type === "allocate") this.#filled.set(op.block_id, 0);
     else if (op.type === "copy") this.#filled.set(op.dst, this.#count(op.src));
   }

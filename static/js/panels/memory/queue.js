@@ -4,7 +4,7 @@
 import { instanceName } from "../../core/instances.js";
 import { groupName, groupTitle, shortKeys } from "../../i18n/groups.js";
 import { t } from "../../i18n/words.js";
-import { walkRow } from "../../kit/focus.js";
+import { moveFocusInRow } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { hideTip, showTip } from "../../kit/tooltip.js";
@@ -127,7 +127,7 @@ function RunButton({ run, head, queue }) {
     onPointerLeave=${onLeave}
     onFocus=${onPoint}
     onBlur=${onLeave}
-    onKeyDown=${walkRow}
+    onKeyDown=${moveFocusInRow}
   >
     ${head ? "▸" : ""}${runText(run)}${run.kind === "cached" ? html`<sup>#</sup>` : null}
   </button>`;

@@ -4,7 +4,7 @@
 import { fragmentation, holesOf } from "../../core/state_tables.js";
 import { t } from "../../i18n/words.js";
 import { Fidelity } from "../../kit/fidelity.js";
-import { walkRow } from "../../kit/focus.js";
+import { moveFocusInRow } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
@@ -93,7 +93,7 @@ function PartView({ part, first, style, size, largest }) {
     onClick=${() => select(target)}
     onPointerEnter=${onPoint}
     onPointerLeave=${onLeave}
-    onKeyDown=${walkRow}
+    onKeyDown=${moveFocusInRow}
     ...${focused}
   >
     ${seq === null ? null : html`<i class=${`region-fill seq-${seq % 8}`} style=${fill}></i>`}

@@ -7,7 +7,7 @@ import { allLayers, groupName, keysText, layersText, shortKeys } from "../../i18
 import { t } from "../../i18n/words.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
-import { walkRow } from "../../kit/focus.js";
+import { moveFocusInRow } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { connected, hovered, layer, log, select, selected, shownSeq, state } from "../../state/store.js";
@@ -107,7 +107,7 @@ function Entry({ now, seq, name, block, logical, group }) {
       ? t("group.entry_released", { name, logical, layers: layersText(group.layers) })
       : t("tables.released", { name, logical });
     return html`<button tabindex=${logical === 0 ? 0 : -1} class="entry" aria-disabled="true" aria-label=${label}
-      title=${label} onKeyDown=${walkRow}>
+      title=${label} onKeyDown=${moveFocusInRow}>
       <small>${logical}</small>–
     </button>`;
   }
@@ -126,7 +126,7 @@ function Entry({ now, seq, name, block, logical, group }) {
     onPointerLeave=${onLeave}
     onFocus=${onPoint}
     onBlur=${onLeave}
-    onKeyDown=${walkRow}
+    onKeyDown=${moveFocusInRow}
   >
     <small>${logical}</small>${block}
   </button>`;

@@ -12,12 +12,13 @@ import { firstOf, recordAt } from "../../runs/steps.js";
 /**
  * @typedef {{record: number, seq_id: number, position: number}} KeyOrigin origin of a key
  *
- * A value is max |K − K′| over the KV heads and their dimensions, or null if a lane has no captured key.
+ * Differences of the keys. Each of `layers` has a value per position: max |K − K′| over the KV heads and their
+ * dimensions, or null if a lane has no captured key. `most` is the largest value, at `worst`.
  * @typedef {{
  *   layers: (number | null)[][],
  *   most: number,
  *   worst: {layer: number, position: number} | null,
- * }} KeyDifferences by layer and position; the largest, and its place
+ * }} KeyDifferences
  *
  * @typedef {{keyStart: number, weights: Float32Array}} Row attention weights of one query, from the key `keyStart` on
  * @typedef {Float32Array} Vector

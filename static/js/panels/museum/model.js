@@ -36,7 +36,7 @@ export const exhibit = computed(() => {
 
 /** Player of the exhibit's lanes. */
 export const player = new LanesPlayer(lanes, {
-  wish: () => exhibit.value && wishOf(exhibit.value),
+  spec: () => exhibit.value && specOf(exhibit.value),
   sentence: () => museumSentence(scene.value, lanes),
 });
 
@@ -77,9 +77,9 @@ const configOf = (shown, lane) => ({ ...shown.config, fault: lane === "faulty" ?
 /**
  * Return the request of both lanes, which differ only in the fault.
  * @param {Exhibit} shown
- * @returns {import("../../runs/lockstep.js").Wish}
+ * @returns {import("../../runs/lockstep.js").RunSpec}
  */
-export function wishOf(shown) {
+export function specOf(shown) {
   const { prompts, sampling } = shown;
   return {
     prompts: inLanguage(prompts),
@@ -93,7 +93,7 @@ export async function follow(shown) {
   const { prompts, sampling } = shown;
   lanes.pause();
   const [config, step] = [configOf(shown, LANES[player.chosen.value]), player.shownStep.value];
-  if (!(await openRun({ prompts: lanes.wish.value?.prompts ?? inLanguage(prompts), sampling, config }, step))) return;
+  if (!(await openRun({ prompts: lanes.spec.value?.prompts ?? inLanguage(prompts), sampling, config }, step))) return;
   batch(() => {
     settings.detail.value = "attention";
     settings.region.value = "stage";

@@ -4,7 +4,7 @@ import { objectionWords, sequenceName } from "../../i18n/operations.js";
 import { sentences, t } from "../../i18n/words.js";
 import { hasStep, recordAt } from "../../runs/steps.js";
 import { labelOf } from "../../runs/tokens.js";
-import { beforehand, quoted } from "../../runs/words.js";
+import { placeholderText, quoted } from "../../runs/words.js";
 import { objectionsIn } from "./evidence.js";
 
 /** @import {TraceLog} from "../../core/log.js" */
@@ -26,9 +26,9 @@ export function objectedAt(log, step) {
 
 /** Sentence about the shown step. @param {Scene | null} now @param {import("../../runs/lockstep.js").Lockstep} lanes */
 export function museumSentence(now, lanes) {
-  const notReady = beforehand(lanes);
+  const notReady = placeholderText(lanes);
   if (notReady !== null || !now) return notReady ?? "";
-  if (now.step === 0) return t("museum.say.ready", { n: lanes.wish.value?.prompts.length });
+  if (now.step === 0) return t("museum.say.ready", { n: lanes.spec.value?.prompts.length });
   const parts = [sampledText(now)];
   const found = objectedAt(now.logs[1], now.step);
   const previous = now.step > 1 ? objectedAt(now.logs[1], now.step - 1) : "";

@@ -121,11 +121,11 @@ export function Answer() {
 }
 
 /** @param {Hit} hit */
-const countText = ({ way, tokens, of, most }) =>
-  t("prefix.answer", { n: grouped(way.length), most: grouped(most), tokens: grouped(tokens), of: grouped(of) });
+const countText = ({ path, tokens, of, most }) =>
+  t("prefix.answer", { n: grouped(path.length), most: grouped(most), tokens: grouped(tokens), of: grouped(of) });
 
 /** Reason why the hit ends. @param {Hit} hit */
-function endText({ end, eviction, shared, way }) {
+function endText({ end, eviction, shared, path }) {
   if (end === "evicted" && eviction)
     return t(eviction.seq === null ? "prefix.end.evicted" : "prefix.end.evicted_for", {
       block: eviction.block,
@@ -133,5 +133,5 @@ function endText({ end, eviction, shared, way }) {
       name: t("sequence.name", { id: eviction.seq }),
     });
   if (end === "differs" || end === "no_state") return t(`prefix.end.${end}`, { n: shared });
-  return t(`prefix.end.${end === "nothing" && way.length ? "nothing_more" : end}`);
+  return t(`prefix.end.${end === "nothing" && path.length ? "nothing_more" : end}`);
 }

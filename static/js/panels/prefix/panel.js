@@ -81,7 +81,7 @@ function activate({ id, nodes }) {
 function Tree() {
   const [box, size] = useBox();
   const [cache, hit, now] = [tree.value, answer.value, state.value];
-  const hitPath = useMemo(() => new Set(hit?.way.map((node) => node.hash)), [hit]);
+  const hitPath = useMemo(() => new Set(hit?.path.map((node) => node.hash)), [hit]);
   const branches = useMemo(() => branchesOf(cache?.roots ?? []), [cache]);
   const rows = useMemo(() => {
     const collapsed = new Set([...closed.value].filter((id) => !hitPath.has(id))); // the path of a hit remains visible

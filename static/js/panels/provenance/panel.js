@@ -10,7 +10,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { Term } from "../../kit/term.js";
-import { wantLayer } from "../../net/commands.js";
+import { requestLayer } from "../../net/commands.js";
 import { canGoBack, canGoForward, follow, goBack, goForward } from "../../state/selection.js";
 import { drawnIndex, layer, log, provenance, selected, state } from "../../state/store.js";
 
@@ -176,5 +176,5 @@ function fetchWeight(now) {
   const weight = now?.links.find((link) => link.kind === "weight");
   if (!log.value || !weight || weight.value !== null) return;
   const record = log.value.computedIn(weight.seq, weight.query, drawnIndex.peek());
-  if (record >= 0 && log.value.captureMissing(record, layer.peek())) wantLayer(record, layer.peek());
+  if (record >= 0 && log.value.captureMissing(record, layer.peek())) requestLayer(record, layer.peek());
 }

@@ -1,5 +1,5 @@
-// Chart with a group of bars per step: tokens computed so far (quadratic without a cache, linear with one), for caches
-// bytes copied so far (quadratic for concatenation), for models bytes held.
+// Chart with a group of bars per step. The bars of strategies show the tokens computed so far (quadratic without a
+// cache, linear with one), of caches the bytes copied so far (quadratic for concatenation), of models the bytes held.
 
 import { bytesText, grouped, t } from "../../i18n/words.js";
 import { hairline } from "../../kit/canvas.js";

@@ -53,8 +53,8 @@ export const race = new Lockstep(
 
 /** Logs of the current set's lanes, or null before the first run and if the logs are of another set. */
 export const logs = computed(() => {
-  const wish = race.wish.value;
-  return !wish || Object.keys(wish.configs).join() === lanes.value.join() ? race.logs.value : null;
+  const spec = race.spec.value;
+  return !spec || Object.keys(spec.configs).join() === lanes.value.join() ? race.logs.value : null;
 });
 
 /** Names of the lanes in order. */

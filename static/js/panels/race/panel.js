@@ -22,7 +22,7 @@ import { agreement, Note } from "./words.js";
 
 /** @param {{now: import("./figures.js").Race | null}} props */
 function Proof({ now }) {
-  const prompt = race.wish.value?.prompts[0] ?? draft.value;
+  const prompt = race.spec.value?.prompts[0] ?? draft.value;
   const noTokens = names().map(() => []);
   const aligned = now?.tokens ?? align(noTokens, () => false);
   const after = t("race.prompt", { text: prompt });

@@ -14,19 +14,19 @@ import { raceSentence } from "./words.js";
 /** All lanes at the shown step, or null before the first run. */
 export const now = computed(() => (logs.value ? raceAt(logs.value, player.shownStep.value) : null));
 
-export const player = new LanesPlayer(race, { wish, sentence: () => raceSentence(now.value) });
+export const player = new LanesPlayer(race, { spec, sentence: () => raceSentence(now.value) });
 
 player.chosen.value = lanes.value.length - 1;
 
 /** Start the lesson's lanes when the learner reaches them, and reset the lanes of another request. */
 export function beginLessons() {
-  const current = race.wish.peek();
+  const current = race.spec.peek();
   const isDue = raceIsDue.peek();
   if (!lessonRace.peek()) return;
   if (race.recorded && isDue && !race.logs.peek()) return; // recordings are still loading
   raceIsDue.value = false;
   if (isDue && race.recorded) return play();
-  if (isDue || (current && !isSame(wish(), current))) changeLanes();
+  if (isDue || (current && !isSame(spec(), current))) changeLanes();
   if (isDue) player.run();
 }
 
@@ -40,9 +40,9 @@ export function changeLanes() {
 /**
  * Return the request of all lanes: the setup's prompt and sampling, with one sample and default batching, or the
  * lesson's.
- * @returns {import("../../runs/lockstep.js").Wish}
+ * @returns {import("../../runs/lockstep.js").RunSpec}
  */
-function wish() {
+function spec() {
   const lesson = race.recorded ? null : lessonRace.value; // recorded lanes have a fixed prompt
   const { block_size, num_blocks, kv_cache_dtype } = lesson ? lesson.config : wantedConfig();
   const { n, ...sampling } = lesson ? lesson.sampling : wantedSampling();

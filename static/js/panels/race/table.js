@@ -8,7 +8,7 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { Segmented } from "../../kit/inputs.js";
 import { tips } from "../../kit/tooltip.js";
-import { wantRoofs } from "../../net/rooflines.js";
+import { followRoofs } from "../../net/rooflines.js";
 import { lessonRace } from "../../state/lessons.js";
 import { columns, groups, MARKED_GROUPS } from "./columns.js";
 import { LaneSlots, Legend } from "./lane_slots.js";
@@ -23,7 +23,7 @@ const NAMED_COLUMNS = new Set(["kept", "transient", "wasted", "intensity", "bloc
 
 /** @param {{logs: TraceLog[] | null, now: import("./figures.js").Race | null}} props */
 export function LaneTable({ logs, now }) {
-  useEffect(wantRoofs, []);
+  useEffect(followRoofs, []);
   const bytes = logs ? grouped(logs[0].header.kv_bytes_per_token) : "–";
   const title = (/** @type {string} */ key) => t(`race.column.${key}`);
   return html`<div class="race-table">

@@ -5,7 +5,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { stepRecords } from "../../runs/steps.js";
 import { differsAt, labelsOf } from "../../runs/tokens.js";
-import { beforehand, choices, verdict } from "../../runs/words.js";
+import { choices, placeholderText, verdict } from "../../runs/words.js";
 import { cumulativeCopied, expectedCopied, laneAt, timeAgainstWork } from "./figures.js";
 import { names, race, racing } from "./model.js";
 
@@ -17,7 +17,7 @@ const MIN_FOLLOWING = 0.7; // share of the operations' ratio; a larger time rati
 
 /** Sentence about the shown step of the race. @param {Race | null} now */
 export function raceSentence(now) {
-  const notReady = beforehand(race);
+  const notReady = placeholderText(race);
   if (notReady !== null || !now) return notReady ?? "";
   if (racing.value === "caches") return copySentence(now);
   if (racing.value === "models") return modelSentence(now);

@@ -11,7 +11,7 @@ import { themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { pointIn } from "../../kit/measure.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
-import { wantLayer } from "../../net/commands.js";
+import { requestLayer } from "../../net/commands.js";
 import { phase, phasesNow, viewSub } from "../../state/stage_playhead.js";
 import { bare, hovered, pointed, select, sequenceView, shownSeq } from "../../state/store.js";
 import { scrollTo } from "./geometry.js";
@@ -272,14 +272,14 @@ function pick(event, geometry) {
  */
 function fetchMissing(now, [first, last]) {
   if (!now) return;
-  if (now.log.captureMissing(now.index, now.layer)) wantLayer(now.index, now.layer);
+  if (now.log.captureMissing(now.index, now.layer)) requestLayer(now.index, now.layer);
   const requested = new Set();
   for (let position = first; position < last && requested.size < MAX_FETCHES; position++) {
     if (cellOf(now, "k", position).missing !== "loading") continue;
     const record = originOf(now, position)?.record ?? -1; // another sequence's record for shared or transferred blocks
     if (record >= 0 && !requested.has(record)) {
       requested.add(record);
-      wantLayer(record, now.layer);
+      requestLayer(record, now.layer);
     }
   }
 }

@@ -7,7 +7,7 @@ import { colours } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { baseLayout, loadPlotly } from "../../kit/plotly.js";
 import { saveText } from "../../kit/save.js";
-import { roofs, wantRoofs } from "../../net/rooflines.js";
+import { followRoofs, roofs } from "../../net/rooflines.js";
 import { settings } from "../../state/settings.js";
 import { log, numRecords, viewIndex } from "../../state/store.js";
 import { isEmbedded, isSite } from "../../state/without_server.js";
@@ -94,7 +94,7 @@ function ChartPanel({ name }) {
   const chart = CHARTS[name];
   const at = chartInputs();
   const rows = at.log ? chart.rows({ ...at, log: at.log }) : [];
-  useEffect(() => (name === "roofline" ? wantRoofs() : undefined), [name]);
+  useEffect(() => (name === "roofline" ? followRoofs() : undefined), [name]);
   return html`<div class="time" data-chart=${name}>
     <${Rail} name=${name}><${Downloads} name=${name} at=${at} rows=${rows} /><//>
     <${Plot} key=${name} name=${name} at=${at} rows=${rows} />

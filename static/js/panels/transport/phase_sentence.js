@@ -7,7 +7,7 @@ import { groupOf } from "../../core/groups.js";
 import { ownAtCompute } from "../../core/instances.js";
 import { labelText, loneLabel, tokenLabels } from "../../core/labels.js";
 import { slotOf } from "../../core/metrics.js";
-import { givesBack } from "../../core/operation_kinds.js";
+import { freesBlock } from "../../core/operation_kinds.js";
 import { sizeOf } from "../../core/shape.js";
 import {
   alsoBlocks,
@@ -155,7 +155,7 @@ function queueChange(ops) {
   let change = 0;
   let atLastAllocation = 0;
   for (const op of ops) {
-    if (givesBack(op) && op.to) change += 1;
+    if (freesBlock(op) && op.to) change += 1;
     if (op.type === "allocate" || (op.type === "share" && op.revived)) atLastAllocation = change -= 1;
   }
   return atLastAllocation;

@@ -57,7 +57,7 @@ export function Sentence() {
   const index = viewIndex.value;
   const shownSub = viewSub.value ?? (playedSub.value !== null && drawnIndex.value === index ? playedSub.value : null);
   const sub = shownSub === null || subSteps() ? shownSub : null; // null until the texts are loaded
-  const own = sub === null ? player.value.say() : null;
+  const own = sub === null ? player.value.sentence() : null;
   const parts = own === null ? sentencesAt(index, sub, attentionShown(index, sub)) : [own];
   const inCard = settings.viewMode.value === "present"; // the scene's card shows the outcome there
   const end = own === null && sub === null && !inCard && index === numRecords.value - 1 ? sceneEnd.value : null;

@@ -4,7 +4,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from engine.connector.tiers.keys import KEY_BYTES
-from engine.connector.tiers.shared_folder import place_of
+from engine.connector.tiers.shared_folder import path_of
 
 
 def key(n: int) -> bytes:
@@ -19,7 +19,7 @@ def payload(n: int, size: int = 1000) -> bytes:
 
 def file_of(folder: Path, n: int) -> Path:
     """Return the path of the n-th key's block."""
-    return folder.joinpath(*place_of(key(n)))
+    return folder.joinpath(*path_of(key(n)))
 
 
 def block_files(folder: Path) -> list[Path]:

@@ -29,7 +29,7 @@ def main(folder: Path, max_bytes: int, seed: int) -> None:
         elif tier.load(key(n)) not in (None, content(n)):
             print("wrong", flush=True)
         if tier.figures().drops:  # a kill may lose a block and never leaves a partial one
-            print("wrong", tier.book.drops(), flush=True)
+            print("wrong", tier.stats.drops(), flush=True)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def test_a_block_larger_than_the_tier_evicts_nothing_and_is_counted() -> None:
     tier = CpuTier(100)
     tier.store(key(1), payload(1, 100))
     assert tier.store(key(2), payload(2, 101)) == [] and key(2) not in tier and key(1) in tier
-    (drop,) = tier.book.drops()
+    (drop,) = tier.stats.drops()
     assert (drop.reason, drop.key, drop.number) == ("too_large", key(2).hex(), 1)
     assert tier.figures().drops == {"too_large": 1}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.connector.tiers import disk_tier
-from engine.connector.tiers.books import MAX_DROPS, DropReason
+from engine.connector.tiers.counters import MAX_DROPS, DropReason
 from engine.connector.tiers.disk_tier import DiskTier
 from engine.connector.tiers.shared_folder import FolderError
 from tests.unit.connector.tiers.blocks import block_files, file_of, key, payload
@@ -129,7 +129,7 @@ def test_damaged_or_foreign_files_are_never_used(
         tier.store(key(n), payload(n))
     damage(file_of(tier.folder.path, 1))
     assert tier.load(key(1)) is None and reasons(tier) == {reason: 1}
-    (drop,) = tier.book.drops()
+    (drop,) = tier.stats.drops()
     assert (drop.tier, drop.reason, drop.key) == ("disk", reason, key(1).hex())
     assert tier.has([key(1)]) == 0  # the block is not found again
     # a new block replaces the file where that is possible
@@ -160,7 +160,7 @@ def test_files_are_dropped_after_lasting_read_errors_only(
 
     monkeypatch.setattr(disk_tier, "read_block", refuse)
     assert tier.load(key(1)) is None and reasons(tier) == {"unreadable": 1}
-    assert tier.book.drops()[0].detail == os.strerror(number)
+    assert tier.stats.drops()[0].detail == os.strerror(number)
     monkeypatch.undo()
     assert tier.load(key(1)) == (payload(1) if stays else None)
     assert bool(block_files(tier.folder.path)) == stays
@@ -214,7 +214,7 @@ def test_a_block_over_the_folder_limit_is_dropped(tmp_path: Path) -> None:
 def test_recent_drops_are_listed_and_all_are_counted(tier: DiskTier) -> None:
     for n in range(MAX_DROPS + 3):
         assert not tier.store(key(n), bytes(2 * MiB))
-    drops = tier.book.drops()
+    drops = tier.stats.drops()
     assert reasons(tier) == {"too_large": MAX_DROPS + 3}
     assert [drop.number for drop in drops] == list(range(4, MAX_DROPS + 4))
 

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from engine.connector.tiers.books import DropReason
+from engine.connector.tiers.counters import DropReason
 
 WORDS = Path(__file__).parents[4] / "static/js/panels/memory"
 

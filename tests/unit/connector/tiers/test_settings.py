@@ -28,7 +28,7 @@ def test_sizes_are_parsed(text: str, size: int) -> None:
     "text", ["", "GiB", "1G", "-1GiB", "1e9", "0", "0.2B", "1 GiB more", "9999999TiB", "１GiB", "nan"]
 )
 def test_invalid_sizes_are_refused(text: str) -> None:
-    with pytest.raises(SettingError, match=r"is no size[^\n]*$"):
+    with pytest.raises(SettingError, match=r"is not a size[^\n]*$"):
         parse_size(text)
 
 

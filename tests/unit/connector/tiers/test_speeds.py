@@ -25,7 +25,7 @@ def test_transfer_speed_is_a_line_through_two_measurements() -> None:
 
 def test_unmeasured_tiers_load_blocks() -> None:
     speeds = Speeds(Clock())
-    speeds.opened("disk", None)
+    speeds.add_tier("disk", None)
     planned = [Planned("disk", 2, 4000)]
     assert speeds.worth_loading(MODEL, 32, planned) == (True, None, None)
     speeds.note_prefill(MODEL, 100, 0.001)
@@ -36,8 +36,8 @@ def test_unmeasured_tiers_load_blocks() -> None:
 
 def test_the_faster_of_load_and_compute_is_chosen() -> None:
     speeds = Speeds(Clock())
-    speeds.opened("disk", LINE)
-    speeds.opened("cpu", Line(0.0, 0.0))
+    speeds.add_tier("disk", LINE)
+    speeds.add_tier("cpu", Line(0.0, 0.0))
     speeds.note_prefill(MODEL, 50, 0.05)  # 1 ms a token
     planned = [Planned("disk", 2, 4000), Planned("cpu", 1, 2000)]  # 2 · 1 ms + 4000 · 1 µs = 6 ms, and 0
     assert speeds.worth_loading(MODEL, 7, planned) == pytest.approx((True, 0.006, 0.007))
@@ -57,7 +57,7 @@ def test_prefill_seconds_per_token_are_a_decaying_mean() -> None:
 def test_measured_loads_change_the_estimate_and_their_effect_decays() -> None:
     clock = Clock()
     speeds = Speeds(clock)
-    speeds.opened("disk", LINE)
+    speeds.add_tier("disk", LINE)
     assert speeds.speed("disk") == LINE
     for _ in range(200):
         speeds.note_load("disk", 1000, 0.020)  # expected 0.002

@@ -1,4 +1,4 @@
-"""Counters of a tier, and its dropped blocks with reasons, for metrics and the page."""
+"""Counters of a tier and its dropped blocks, for metrics and the page."""
 
 from __future__ import annotations
 
@@ -11,58 +11,58 @@ from typing import Literal, NamedTuple
 from engine.trace.operations import Medium
 
 DropReason = Literal[
-    # a stored block that is not usable
-    "truncated",  # fewer bytes, or more, than its header says
-    "checksum",  # bits of the payload differ from those that were written
-    "bad_header",  # not a block file, of another version, or damaged bits in the header
-    "wrong_key",  # a sound block under another block's name
-    "not_a_file",  # a link, folder, pipe or device where a block should be
-    "foreign",  # another user wrote it, or could have
-    "unreadable",  # a read error
-    # a block that could not be stored
+    # a stored block is not usable
+    "truncated",  # it has fewer or more bytes than its header says
+    "checksum",  # the payload is damaged
+    "bad_header",  # it is not a block file, has another version, or its header is damaged
+    "wrong_key",  # it is an undamaged block under another block's name
+    "not_a_file",  # its name is that of a link, folder, pipe or device
+    "foreign",  # another user owns it or can write it
+    "unreadable",  # a read failed
+    # a block could not be stored
     "disk_full",  # no space, a quota, or a limit on the size of files
     "no_permission",
     "folder_gone",
     "io_error",  # any other error of the system
-    "too_large",  # one block is more than the tier may hold
+    "too_large",  # the block exceeds the size of the tier
     "queue_full",  # the disk is slower than the stores
     "busy",  # another server held the folder's lock
-    "closed",  # the server stopped before it was written
+    "closed",  # the server stopped before the block was written
 ]
 
-MAX_DROPS = 64  # most recent ones, for the page
+MAX_DROPS = 64  # remembered drops
 
 
 class Drop(NamedTuple):
     """Dropped block."""
 
-    number: int  # counts up from 1 in each tier
+    number: int  # number of the drop in its tier, from 1
     tier: Medium
     reason: DropReason
-    key: str  # in hexadecimal digits
+    key: str  # hexadecimal
     detail: str  # message of the system, or ""
     time: float  # seconds since the epoch
 
 
 class TierCounters(NamedTuple):
-    """A tier's counters since it was opened. Means and speeds are quotients of these."""
+    """Counters of a tier since it was opened."""
 
     tier: Medium
-    blocks: int  # of a shared folder: as last counted
-    bytes: int  # used of `max_bytes`
+    blocks: int  # for a shared folder: the last count
+    bytes: int  # used bytes of `max_bytes`
     max_bytes: int
     hits: int  # loads that returned a block
     misses: int  # loads that returned none
     stores: int
     evictions: int  # by this process
     drops: dict[DropReason, int]
-    loaded_bytes: int  # payloads
-    load_seconds: float  # of the hits
+    loaded_bytes: int  # bytes of payloads
+    load_seconds: float  # duration of the hits
     stored_bytes: int
     store_seconds: float
 
 
-class TierBook:
+class TierStats:
     """Counters of one tier. Thread-safe."""
 
     def __init__(self, tier: Medium, clock: Callable[[], float] = time.time) -> None:
@@ -102,7 +102,7 @@ class TierBook:
             self._drops.append(Drop(number, self.tier, reason, key.hex(), detail, self._clock()))
 
     def drops(self) -> list[Drop]:
-        """Return the last drops, at most MAX_DROPS, oldest first."""
+        """Return the last MAX_DROPS drops, oldest first."""
         with self._lock:
             return list(self._drops)
 

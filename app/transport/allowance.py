@@ -16,28 +16,28 @@ class TooMany(OSError):
     """The client exceeded its limit of frames."""
 
 
-class Shared:
-    """Processor time beyond the clients' allowances: `Limits.hub_share` of a processor for all clients together."""
+class SharedAllowance:
+    """Allowance for clients that exceed their own: `Limits.hub_share` of a processor for all together."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._until = 0.0  # monotonic time at which the time used so far is paid off
+        self._until = 0.0  # monotonic time until which the used processor time exceeds the allowance
 
-    def take(self, seconds: float) -> float:
+    def spend(self, seconds: float) -> float:
         """Account for processor time. Returns the seconds to wait before using more."""
         now = time.monotonic()
         self._until = max(self._until, now) + seconds / self.limits.hub_share
         return self._until - now
 
 
-class Pace:
+class Allowance:
     """Allowance of a client: two token buckets, for processor time and frames. On the hub thread only.
 
-    Reading from a client over its allowance of processor time pauses until `Shared` permits more; TCP applies
+    Reading from a client that exceeds its processor time pauses until `SharedAllowance` permits more; TCP applies
     backpressure, and no data is lost. A new client's bucket is nearly empty, so reconnecting gains nothing.
     """
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: SharedAllowance) -> None:
         self._shared, self._limits = shared, shared.limits
         self._seconds, self._frames = SLICE, float(shared.limits.frames)
         self._at = self._counted_at = time.monotonic()
@@ -49,7 +49,7 @@ class Pace:
         self._seconds, self._at = min(self._seconds, limits.client_seconds) - seconds, now
         if self._seconds < 0:
             over, self._seconds = -self._seconds, 0.0
-            gevent.sleep(self._shared.take(over))
+            gevent.sleep(self._shared.spend(over))
         else:
             gevent.sleep(0)
 

@@ -1,4 +1,4 @@
-"""Read-only part of the KV cache manager. `kv_cache_manager` has the methods that change the cache."""
+"""Read-only methods of the KV cache manager. `kv_cache_manager` has the methods that change the cache."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from engine.cache.group_manager import GroupManager
 from engine.cache.guards import MisuseError
 from engine.cache.incoming import Loading
 from engine.cache.prefix_cache import PrefixMatch
-from engine.cache.prefix_index import PrefixIndex, Shelf
+from engine.cache.prefix_index import GroupIndex, PrefixIndex
 from engine.cache.prefix_memory import Explanation
 from engine.trace.operations import Op
 from engine.trace.records import Memory
 
 
-class CacheBooks:
-    """Block tables of sequences over one pool of blocks for each group of layers."""
+class CacheQueries:
+    """Block tables of sequences, and one block pool for each group of layers."""
 
     def __init__(
         self,
@@ -29,9 +29,7 @@ class CacheBooks:
         swap_space: int = 0,
         kv_bytes_per_token: Sequence[int] = (),
     ) -> None:
-        """Create the groups. `swap_space`: blocks of the CPU store per group. `kv_bytes_per_token`: of all layers of
-        each group; 0 if not given.
-        """
+        """Create the groups. `swap_space`: CPU blocks per group. `kv_bytes_per_token`: by group, in all layers."""
         self.block_size = block_size
         self._emit = emit
         self.promised: dict[int, int] = {}  # block id -> sequence that will write it in this step
@@ -42,7 +40,7 @@ class CacheBooks:
         ]
         self._releasing = [group for group in self.groups if group.retention is not None]
         self.prefixes = PrefixIndex(
-            [Shelf(group.pool, group.retention, group.evicted) for group in self.groups],
+            [GroupIndex(group.pool, group.retention, group.evicted) for group in self.groups],
             block_size,
             enable_prefix_caching,
         )
@@ -58,12 +56,12 @@ class CacheBooks:
     def explain(
         self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None, num_hit_tokens: int
     ) -> Explanation:
-        """Return the reason for the end of the hits of the last lookup. Changes nothing."""
+        """Return the reason why the last lookup did not hit more tokens. Changes nothing."""
         return self.prefixes.explain(seq_id, token_ids, cache_salt, num_hit_tokens)
 
-    def demand_at_most(self, num_slots: int, tokens_a_step: int) -> BlockDemand:
-        """Return the maximum demand of a sequence of `num_slots` tokens, in the group with the fewest blocks left."""
-        demands = [group.demand_at_most(num_slots, tokens_a_step) for group in self.groups]
+    def max_demand(self, num_slots: int, tokens_a_step: int) -> BlockDemand:
+        """Return the maximum demand of a sequence of `num_slots` tokens, in the group with the fewest spare blocks."""
+        demands = [group.max_demand(num_slots, tokens_a_step) for group in self.groups]
         return min(demands, key=lambda demand: demand.available - demand.needed)
 
     def demand(
@@ -76,8 +74,8 @@ class CacheBooks:
     ) -> BlockDemand:
         """Return the demand of `allocate` with the same arguments, or of `swap_in` for a swapped-out sequence.
 
-        The result is the demand on the first group that lacks blocks, otherwise on the first group. `reserved`: tokens
-        that must fit too, although nothing is allocated for them yet. Changes nothing.
+        Returns the demand on the first group with too few blocks, or else on the first group. `reserved`: number of
+        tokens that must also fit, although `allocate` takes no blocks for them yet. Changes nothing.
         """
         tables = self._tables.get(seq_id) or BlockTables.empty(len(self.groups))
         demands = [
@@ -85,18 +83,18 @@ class CacheBooks:
                 seq_id,
                 tables,
                 num_tokens,
-                own,
+                group_hits,
                 loading.of(group.index) if loading else group.swap_space.incoming(seq_id),
                 reserved,
             )
-            for group, own in self._with(hits)
+            for group, group_hits in self._groups_with(hits)
         ]
         return next((demand for demand in demands if not demand.fits), demands[0])
 
     def has_room(self, seq_id: int, num_tokens: int) -> bool:
-        """Return whether the sequence has all blocks for positions [0, num_tokens), and shares none that it writes.
+        """Return whether the sequence has all blocks for [0, num_tokens), and none that it will write is shared.
 
-        Then `allocate` is a no-op. This is true of most decode steps.
+        If so, `allocate` is a no-op. This is the case in most decode steps.
         """
         tables = self._tables.get(seq_id)
         if tables is None:
@@ -113,19 +111,19 @@ class CacheBooks:
         if num_tokens > len(tables.block_ids[0]) * self.block_size:
             return False
         return not any(
-            group.shared_before_write(seq_id, tables, num_tokens) or group.lacking(tables, num_tokens)
+            group.shared_before_write(seq_id, tables, num_tokens) or group.missing_state_blocks(tables, num_tokens)
             for group in self.groups
         )
 
-    def _with(self, hits: Sequence[Sequence[int]]) -> Iterator[tuple[GroupManager, Sequence[int]]]:
+    def _groups_with(self, hits: Sequence[Sequence[int]]) -> Iterator[tuple[GroupManager, Sequence[int]]]:
         return zip(self.groups, hits or [()] * len(self.groups), strict=True)
 
-    def followed(self, match: PrefixMatch, loading: Loading) -> PrefixMatch:
+    def drop_unseen(self, match: PrefixMatch, loading: Loading) -> PrefixMatch:
         """Return the match without the blocks that no query after `loading` sees."""
-        return match._replace(hits=self.prefixes.followed(match.hits, loading.num_tokens))
+        return match._replace(hits=self.prefixes.drop_unseen(match.hits, loading.num_tokens))
 
     def block_hashes(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> list[bytes]:
-        """Return the hashes of the leading full blocks, without the last token, which a lookup may find."""
+        """Return the hashes of the full blocks that a lookup may find: those without the last token."""
         chain, num_blocks = self.prefixes.chain(seq_id, cache_salt), (len(token_ids) - 1) // self.block_size
         return [chain.hash_at(logical, token_ids) for logical in range(num_blocks)]
 
@@ -143,7 +141,7 @@ class CacheBooks:
         return swapped.num_computed if swapped else 0
 
     def block_tables(self, seq_id: int) -> list[list[int]]:
-        """Return the block table of each group, RELEASED entries included; empty lists without blocks.
+        """Return the sequence's block tables, by group, with RELEASED entries; empty lists if it holds no blocks.
 
         The tables are not copies.
         """
@@ -156,11 +154,11 @@ class CacheBooks:
         return sum(map(len, tables.block_ids)) - sum(tables.num_released) if tables else 0
 
     def memory(self) -> Memory:
-        """Return the total figures of all pools, from counters. O(groups)."""
+        """Return the memory figures of all pools together, from counters. O(groups)."""
         return Memory.total([group.memory() for group in self.groups])
 
     def snapshot(self) -> Snapshot:
-        """Return a copy of the fields that the trace's state has too."""
+        """Return a copy of the fields that `trace.state.State` also has."""
         blocks = self._blocks.values()
         return Snapshot(
             ref_counts=[b.ref_count for b in blocks],
@@ -179,7 +177,7 @@ class CacheBooks:
         for group in self.groups:
             group.check_integrity(self._tables)
 
-    def _held(self, seq_id: int) -> BlockTables:
+    def _tables_of(self, seq_id: int) -> BlockTables:
         tables = self._tables.get(seq_id)
         if tables is None:
             raise MisuseError(f"sequence {seq_id} holds no blocks", "no_blocks", seq_id=seq_id)

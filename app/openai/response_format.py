@@ -1,4 +1,4 @@
-"""Interface of the response formats of the APIs, and their common base."""
+"""Base of the response formats of the APIs."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def event(value: Any, name: str = "") -> bytes:
     return (f"event: {name}\n".encode() if name else b"") + b"data: " + msgspec.json.encode(value) + b"\n\n"
 
 
-class Shape(ABC):
-    """Answer to one call, whole or as events. On the hub thread only."""
+class ResponseFormat(ABC):
+    """Formatter of the response to one call, as one body or as events. Used on the hub thread only."""
 
-    path: ClassVar[str] = PREFIX  # an address of this API, which decides how its errors look
-    id_prefix: ClassVar[str] = ""  # of its answers' ids; "": of OpenAI's completions
-    alive: ClassVar[bytes] = b": waiting\n\n"  # sent while a stream has nothing to say; every client skips it
+    path: ClassVar[str] = PREFIX  # a path of this API, which selects the format of errors
+    id_prefix: ClassVar[str] = ""  # prefix of response ids; "": that of OpenAI's completions
+    keep_alive: ClassVar[bytes] = b": waiting\n\n"  # sent in a stream without output; clients ignore comments
 
     def __init__(self, call: Call, token_bytes: TokenBytes) -> None:
         self.call, self.token_bytes = call, token_bytes
 
     @abstractmethod
-    def whole(self) -> dict[str, Any]:
-        """Return the answer of a finished call."""
+    def body(self) -> dict[str, Any]:
+        """Return the response to a finished call."""
 
     @abstractmethod
     def chunks(self) -> list[bytes]:
@@ -42,6 +42,6 @@ class Shape(ABC):
     def last_chunks(self) -> list[bytes]:
         """Return the final events of a successful stream."""
 
-    def failed(self, error: ApiError) -> list[bytes]:
+    def error_chunks(self, error: ApiError) -> list[bytes]:
         """Return the final events of a failed stream."""
         return [event(error.as_map(self.path))]
