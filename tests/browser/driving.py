@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 OpenPage = Callable[..., Page]
 POEM = "春江潮水连海平，海上明月共潮生。"
-DRAFT_SENT = "import('/static/js/state/prompts.js').then((prompts) => prompts.draftIsSent.value)"
+SENT = "import('/static/js/state/prompts.js').then((prompts) => prompts.draftIsSent.value)"
 PAINTED = "Number(document.documentElement.dataset.painted)"
 
 

@@ -5,17 +5,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.driving import (
-    DRAFT_SENT,
-    POEM,
-    OpenPage,
-    num_records,
-    prefill,
-    step,
-    tokens,
-    wait_for_record,
-    wait_until,
-)
+from tests.browser.driving import POEM, SENT, OpenPage, num_records, prefill, step, tokens, wait_for_record, wait_until
 from tests.browser.settling import wait_until_still
 
 
@@ -149,7 +139,7 @@ def test_preemption_and_eviction_in_a_small_pool_are_described(open_page: OpenPa
     for prompt in ("春江潮水连海平，海上", "白日依山尽，黄河", "床前明月光，疑是地"):
         page.fill("#prompt", prompt)
         page.click("#btn-add")
-        wait_until(page, DRAFT_SENT)
+        wait_until(page, SENT)
     page.click("#btn-run")
     wait_until(page, "[...document.querySelectorAll('.status')].filter((e) => e.matches('.finished')).length === 3")
     sentences = ""

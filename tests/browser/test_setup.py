@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import DRAFT_SENT, PAINTED, POEM, OpenPage, prefill, step, wait_for_record, wait_until
+from tests.browser.driving import PAINTED, POEM, SENT, OpenPage, prefill, step, wait_for_record, wait_until
 from tests.browser.settling import address, theater_of, wait_for_value
 
 SUBMIT = """(texts) => import('/static/js/net/commands.js')
@@ -181,7 +181,7 @@ def test_the_priority_policy_schedules_lower_numbers_first(open_page: OpenPage) 
         commit(page, "#priority", priority)
         page.fill("#prompt", prompt)
         page.click("#btn-add")
-        wait_until(page, DRAFT_SENT)
+        wait_until(page, SENT)
     wait_for_record(page, 1)
     step(page)
     expect(page.locator(".sequence").nth(1).locator(".status")).to_have_text("running")
