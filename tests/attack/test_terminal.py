@@ -25,7 +25,7 @@ def traces(tmp_path: Path) -> tuple[Path, Path]:
     """Write the hostile trace, and one that differs from it in everything."""
     hostile, other = tmp_path / "a.kvtrace", tmp_path / "b.kvtrace"
     hostile.write_bytes(TRACES["control characters"].make())
-    other.write_bytes(TRACES["a keyframe of nothing"].make())
+    other.write_bytes(TRACES["a keyframe of unknown sequences"].make())
     return hostile, other
 
 

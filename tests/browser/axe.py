@@ -25,8 +25,8 @@ def violations(page: Page, within: str = "html") -> list[str]:
     return [f"{v['id']}: {n['html'][:160]} | {n['failureSummary']}" for v in found for n in v["nodes"]]
 
 
-def complain(found: dict[str, list[str]]) -> None:
-    """Fail with every violation, where it was found."""
+def fail_on_violations(found: dict[str, list[str]]) -> None:
+    """Fail with all violations and the places where they were found."""
     lines = [f"{where}: {line}" for where, violated in found.items() for line in violated]
     if lines:
         pytest.fail("\n\n".join(lines))

@@ -1,10 +1,9 @@
-"""Measure the time from a click on Step to the painted page, in a real browser over loopback with the bundled model.
+"""Measure the time from a click on Step to the painted page, in a browser over loopback with the bundled model.
 
     python -m tests.browser.bench_click [--steps N]
 
-Each click is timed inside the page: from the click event to the first animation frame after the page has drawn the new
-record; and on the way there, to the moment that the record's bytes have come. Prints and stores medians and 95th
-percentiles, for a page that captures everything.
+The page captures everything. It measures the time from the click event to the first animation frame after the new
+record is drawn, and to the arrival of the record's bytes. Prints and stores medians and 95th percentiles.
 """
 
 import argparse
@@ -24,7 +23,7 @@ from tests.own_server import own_server
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "engine" / "bench" / "results" / "click_to_paint.json"
 
-# Reported by an observer: polling once a frame sees it a frame late.
+# An observer reports the painted record, as polling in each frame would be a frame late.
 CLICK = """() => new Promise((resolve) => {
   const root = document.documentElement;
   const before = Number(root.dataset.painted);
@@ -37,7 +36,7 @@ CLICK = """() => new Promise((resolve) => {
   const start = performance.now();
   document.querySelector('#btn-step').click();
 })"""
-# When the last large message came, which is the record with its arrays.
+# Stores the arrival time of the last large message, which is the record with its arrays.
 LISTEN = """
 globalThis.WebSocket = class extends WebSocket {
   constructor(...given) {
@@ -53,7 +52,7 @@ ANSWERED = "globalThis.answered - globalThis.clicked"  # milliseconds
 
 
 def main() -> None:
-    """Start a server, click, measure, stop the server."""
+    """Start a server, measure the clicks, and stop the server."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=50)
     args = parser.parse_args()
@@ -76,10 +75,10 @@ def main() -> None:
 
 
 def clicks(url: str, steps: int, screenshot: Path | None = None) -> tuple[list[float], list[float]]:
-    """Return the milliseconds of each click, and until the server's answer to it, after a prefill and three warm-up
-    clicks.
+    """Return the milliseconds from each click to the painted page, and to the server's answer, after a prefill and
+    three warm-up clicks.
 
-    `screenshot`: path of a picture of the final page.
+    `screenshot`: path for an image of the final page.
     """
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])

@@ -1,8 +1,8 @@
 """Benchmark of a first visit: `python -m tests.browser.bench_first_visit`.
 
-Starts a server, then measures: time to first paint and time to interactive; frames a second while the opening moves;
-and the whole path of a newcomer: the opening to its end, a word, and the link of that fork opened on a phone. The same
-first two on a site of plain files over a slow phone's connection, with a processor four times slower.
+Measures, on a running server, the times to first paint and to interactive, the frames per second of the opening, and
+the time in which a newcomer watches the opening, chooses a word, and opens the link of that fork on a phone. The first
+two are also measured on a site of plain files with the connection of a slow phone and a processor four times slower.
 """
 
 import argparse
@@ -40,16 +40,16 @@ FRAMES = """(seconds) => new Promise((done) => {
 
 
 def first(page: Page, address: str) -> dict[str, float | None]:
-    """Return the milliseconds to the first paint, and to an opening that plays and can be clicked."""
+    """Return the milliseconds to the first paint, and to an opening that is ready."""
     began = time.monotonic()
-    page.goto(address, wait_until="commit")  # the load event waits for what comes while the opening plays
+    page.goto(address, wait_until="commit")  # the load event waits for files that load while the opening plays
     page.wait_for_selector("#opening[data-ready=true]")
     ready = 1000 * (time.monotonic() - began)
     return {"first paint, ms": page.evaluate(PAINT), "ready, ms": round(ready)}
 
 
 def frames(page: Page, moment: float, seconds: float) -> dict[str, float]:
-    """Return the frames of the opening from `moment` on."""
+    """Return the frame rate of the opening from `moment` on, and the 95th percentile of the frame times."""
     page.evaluate(
         "(t) => { const e = document.querySelector('#opening-time'); e.value = t;"
         " e.dispatchEvent(new Event('input', {bubbles: true})) }",
@@ -64,7 +64,7 @@ def frames(page: Page, moment: float, seconds: float) -> dict[str, float]:
 
 
 def newcomer(browser: Browser, address: str) -> float:
-    """Return the seconds of the whole path, with the whole opening."""
+    """Return the seconds of a newcomer's visit with the full opening."""
     began = time.monotonic()
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     page.goto(address)
@@ -79,8 +79,8 @@ def newcomer(browser: Browser, address: str) -> float:
     return round(time.monotonic() - began, 1)
 
 
-def alone(browser: Browser, address: str, slow: bool = False) -> dict[str, float | None]:
-    """Return the median of five first visits, one at a time; `slow`: on a slow phone."""
+def median_visit(browser: Browser, address: str, slow: bool = False) -> dict[str, float | None]:
+    """Return the median of five sequential first visits. `slow`: on a slow phone."""
     found = []
     for _ in range(5):
         page = browser.new_page(viewport=PHONE) if slow else browser.new_page()  # type: ignore[arg-type]
@@ -94,8 +94,8 @@ def alone(browser: Browser, address: str, slow: bool = False) -> dict[str, float
     return sorted(found, key=lambda visit: visit["ready, ms"] or 0)[2]
 
 
-class Packed(http.server.SimpleHTTPRequestHandler):
-    """Plain files, compressed as a static host sends them."""
+class CompressedFiles(http.server.SimpleHTTPRequestHandler):
+    """Handler that sends compressed files, as a static host does."""
 
     def do_GET(self) -> None:
         path = Path(self.translate_path(self.path))
@@ -120,28 +120,28 @@ def site() -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         write_page(Path(folder) / "kv", "")
         write_futures(Path(folder) / "kv", load_model(BUNDLED))
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Packed, directory=folder))
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(CompressedFiles, directory=folder))
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}/kv/"
         server.shutdown()
 
 
 def main() -> None:
-    """Measure, and print JSON."""
+    """Measure, and print the results as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--address", required=True, help="of a server that runs: http://127.0.0.1:PORT/")
+    parser.add_argument("--address", required=True, help="address of a running server: http://127.0.0.1:PORT/")
     arguments = parser.parse_args()
     found: dict[str, object] = {}
     with sync_playwright() as playwright, site() as files:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        found["server"] = alone(browser, arguments.address)
+        found["server"] = median_visit(browser, arguments.address)
         page = browser.new_page(viewport={"width": 1280, "height": 800})
         first(page, arguments.address)
         found["frames, asking"] = frames(page, 4, 5)
         found["frames, race"] = frames(page, 16, 5)
         found["frames, blocks"] = frames(page, 23, 5)
-        page.close()  # its opening plays on, and would be measured with what follows
-        found["site, slow phone"] = alone(browser, files, slow=True)
+        page.close()  # its opening would affect the next measurements
+        found["site, slow phone"] = median_visit(browser, files, slow=True)
         found["newcomer, s"] = newcomer(browser, arguments.address)
         browser.close()
     print(json.dumps(found, indent=2))

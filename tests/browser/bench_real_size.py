@@ -1,12 +1,12 @@
-"""Benchmark of a model of real size: steps with and without captures, the page's painting, and its memory.
+"""Benchmark of a real-size model: steps with and without captures, painting of the page, and its memory.
 
     python -m tests.browser.bench_real_size [--steps N] [--clicks N] [--keep]
 
-The model has 36 layers of 32 query heads and 8 KV heads (tests/real_size.py): 1,152 attention rows a step. In one run
-of the engine decode steps with every array captured and without any take turns. Then a server with that model, and a
-page of 1280 x 800 that shows the map of all heads: from a click on Step to the painted page, once with the map of roles
-and once with the newest row of every head, and the page's memory before and after the steps. `--keep` writes the record
-beside the others. Prints JSON.
+The model has 36 layers of 32 query heads and 8 KV heads (tests/real_size.py), thus 1,152 attention rows per step. In
+one run of the engine, decode steps with all arrays captured alternate with steps without captures. Then a page of
+1280 x 800 shows the map of all heads: measured are the time from a click on Step to the painted page, with the map of
+roles and with the newest row of every head, and the page's memory before and after. `--keep` stores the results. Prints
+JSON.
 """
 
 import argparse
@@ -34,11 +34,11 @@ from tests.own_server import own_server
 from tests.real_size import write_model
 
 PROMPT = "春江潮水连海平，海上明月共潮生。滟滟随波千万里，何处春江无月明。"
-WARM = 3  # steps and clicks that are not counted
+WARM = 3  # warm-up steps and clicks
 
 
 def main() -> None:
-    """Make the model, measure the engine, then the page."""
+    """Write the model, and measure the engine and the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=80, help="decode steps of the engine alone")
     parser.add_argument("--clicks", type=int, default=20, help="clicks on Step with each picture")
@@ -61,9 +61,7 @@ def main() -> None:
 
 
 def engine_steps(path: Path, steps: int) -> dict[str, Any]:
-    """Return the median milliseconds of a decode step with captures and without, alternating in one run, and the
-    captures' bytes.
-    """
+    """Return the median milliseconds of alternating decode steps with and without captures, and the captures' bytes."""
     model = load_model(str(path), telling=lambda stage: None)
     times: dict[bool, list[float]] = {True: [], False: []}
     sizes = []
@@ -97,16 +95,16 @@ def engine_steps(path: Path, steps: int) -> dict[str, Any]:
 
 
 def page_steps(path: Path, clicks: int) -> dict[str, Any]:
-    """Measure from a click on Step to the painted page for each picture of the heads, and the page's memory."""
+    """Measure the time from a click on Step to the painted page for each view of the heads, and the page's memory."""
     with own_server(str(path), "--enforce-eager") as url, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1280, "height": 800}, bypass_csp=True)
-        report = measured(page, url, clicks)
+        report = measure_page(page, url, clicks)
         browser.close()
         return report
 
 
-def measured(page: Page, url: str, clicks: int) -> dict[str, Any]:
+def measure_page(page: Page, url: str, clicks: int) -> dict[str, Any]:
     page.set_default_timeout(120_000)
     page.add_init_script("for (const one of ['tour', 'opening']) localStorage.setItem(`kvtheater.${one}`, 'seen')")
     page.goto(f"{url}?detail=attention&lang=zh&max_tokens={2 * (clicks + 2 * WARM)}&ignore_eos=1")
@@ -116,7 +114,7 @@ def measured(page: Page, url: str, clicks: int) -> dict[str, Any]:
     page.click("#btn-prefill")
     page.wait_for_selector(".head-map")
     report: dict[str, Any] = {"clicks_of_each_kind": clicks}
-    for picture in ("matrix", "row"):  # the first shows the roles where there is a map
+    for picture in ("matrix", "row"):  # the matrix shows the map of roles
         page.click(f"#overview-{picture}")
         times = [float(page.evaluate(CLICK)) for _ in range(clicks + WARM)][WARM:]
         name = "roles" if picture == "matrix" else "newest_rows"
@@ -131,7 +129,7 @@ def measured(page: Page, url: str, clicks: int) -> dict[str, Any]:
 
 
 def heap(devtools: CDPSession) -> tuple[float, float]:
-    """Return the MiB in use after garbage collection: objects, and their buffers."""
+    """Return the MiB of objects and of their buffers after garbage collection."""
     devtools.send("HeapProfiler.collectGarbage")
     usage = devtools.send("Runtime.getHeapUsage")
     return round(usage["usedSize"] / 2**20, 1), round(usage.get("backingStorageSize", 0) / 2**20, 1)

@@ -1,4 +1,4 @@
-"""Fixtures of a real Chromium that opens pages of the real server."""
+"""Fixtures of a Chromium that opens pages of a real server."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
-from tests.browser.contexts import Contexts, Lent
+from tests.browser.contexts import Contexts, ReservedContexts
 
 # chromium-headless-shell takes three quarters of the processor time; tools/get_chromium.sh installs it
 NAMES = (os.environ.get("KVTHEATER_CHROMIUM", ""), "chromium-headless-shell", "chromium", "chromium-browser")
@@ -20,7 +20,7 @@ WITHOUT = [
     "NetworkTimeServiceQuerying", "OptimizationHints", "PaintHolding", "PreconnectToSearch",
     "WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup", "SpareRendererForSitePerProcess",
 ]  # fmt: skip
-PATIENCE = 20_000  # timeout in milliseconds; long, because tests share the processors
+TIMEOUT_MS = 20_000  # timeout in milliseconds, long because tests share the processors
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -34,8 +34,8 @@ ARGUMENTS = [
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """Start an installed Chromium, or Playwright's."""
-    expect.set_options(timeout=PATIENCE)
+    """Start an installed Chromium, or that of Playwright."""
+    expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
         if CHROMIUM is None and not os.path.exists(playwright.chromium.executable_path):
             pytest.skip("no chromium: install it, or name one in KVTHEATER_CHROMIUM")
@@ -50,14 +50,14 @@ def contexts(browser: Browser) -> Contexts:
 
 
 @pytest.fixture
-def lent(contexts: Contexts) -> Iterator[Lent]:
-    """Yield browser contexts for this test, in the state of new ones."""
-    with contexts.lent() as lent:
-        yield lent
+def reserved_contexts(contexts: Contexts) -> Iterator[ReservedContexts]:
+    """Yield contexts for this test, in the state of new ones."""
+    with contexts.reserve() as reserved:
+        yield reserved
 
 
 @pytest.fixture
-def open_page(lent: Lent, live_server: str) -> Iterator[Callable[..., Page]]:
+def open_page(reserved_contexts: ReservedContexts, live_server: str) -> Iterator[Callable[..., Page]]:
     """Yield a function that opens the page in a separate context. Fails on page errors and security policy violations.
 
     `path` may also be the address of another server. Unless `motion` is set, reduced motion is requested, because most
@@ -81,12 +81,12 @@ def open_page(lent: Lent, live_server: str) -> Iterator[Callable[..., Page]]:
         size = ViewportSize(width=width, height=height)
         options.setdefault("reduced_motion", "no-preference" if motion else "reduce")
         address = path if path.startswith("http") else live_server + path
-        page = lent.page(address, size, {"locale": locale, **options})
+        page = reserved_contexts.page(address, size, {"locale": locale, **options})
         if not (tour or opening):  # as for a returning visitor
             page.add_init_script("localStorage.setItem('kvtheater.tour', 'done')")
         if not opening:
             page.add_init_script("localStorage.setItem('kvtheater.opening', 'seen')")
-        page.set_default_timeout(PATIENCE)
+        page.set_default_timeout(TIMEOUT_MS)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda m: problems.append(m.text) if "Content Security Policy" in m.text else None)
         page.goto(address)

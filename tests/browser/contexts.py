@@ -1,8 +1,8 @@
-"""Browser contexts that tests reuse one after another, as empty as new ones.
+"""Pool of browser contexts that tests reuse, each as empty as a new one.
 
-A third of a visit's processor time is a new process for the page. In a reused context, a page that is open on the same
-host preserves the process (`--process-per-site`); a visitor's leftovers (storage, cookies, cached files, routes) are
-removed when the context is returned.
+A new process for the page takes a third of a visit's processor time. In a reused context, an open page of the same host
+preserves the process (`--process-per-site`). Storage, cookies, cached files and routes are removed when the context is
+returned.
 """
 
 from __future__ import annotations
@@ -15,111 +15,110 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, BrowserContext, CDPSession, Error, Page, ViewportSize
 
-MOST = 4  # that wait: each is a process of some 100 MB
+MAX_IDLE = 4  # contexts, each with a process of about 100 MB
 MEDIA = ("reduced_motion", "color_scheme")
-KEEPING = "/static/icon.svg"  # what lies open, of whatever server
+KEEPER_PATH = "/static/icon.svg"  # path of the open page on any server
 
 
 @dataclass
-class _Kept:
+class _Pooled:
     context: BrowserContext
     options: str
-    size: ViewportSize  # in which it was opened; a page may be given another
-    keeper: Page | None = None  # the page that keeps the process
+    size: ViewportSize  # initial size of its pages
+    keeper: Page | None = None  # open page that keeps the process
     session: CDPSession | None = None
-    hosts: set[str] = field(default_factory=set)  # where its pages have been, with scheme and port
+    hosts: set[str] = field(default_factory=set)  # visited origins
 
 
 class Contexts:
-    """Contexts of a browser; `lent` is a test's share."""
+    """Contexts of a browser. `reserve` gives a test exclusive ones."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
-        self._free: list[_Kept] = []
+        self._free: list[_Pooled] = []
 
     @contextmanager
-    def lent(self) -> Iterator[Lent]:
-        lent = Lent(self)
+    def reserve(self) -> Iterator[ReservedContexts]:
+        reserved = ReservedContexts(self)
         try:
-            yield lent
+            yield reserved
         finally:
-            for kept in lent.kept:
-                self._take_back(kept)
+            for pooled in reserved.pooled:
+                self._take_back(pooled)
 
-    def take(self, size: ViewportSize, options: dict[str, Any]) -> _Kept:
+    def take(self, size: ViewportSize, options: dict[str, Any]) -> _Pooled:
         """Return a context with these options: the most recently returned one, or a new one."""
-        wanted = repr(sorted(options.items()))
-        for kept in reversed(self._free):
-            if kept.options == wanted:
-                self._free.remove(kept)
-                return kept
-        return _Kept(self._browser.new_context(viewport=size, **options), wanted, size)
+        key = repr(sorted(options.items()))
+        for pooled in reversed(self._free):
+            if pooled.options == key:
+                self._free.remove(pooled)
+                return pooled
+        return _Pooled(self._browser.new_context(viewport=size, **options), key, size)
 
-    def _take_back(self, kept: _Kept) -> None:
+    def _take_back(self, pooled: _Pooled) -> None:
         try:
-            self._clean(kept)
-        except Error:  # the test closed it, or its process is gone
-            kept.context.close()
+            self._clean(pooled)
+        except Error:  # the test closed it, or its process has ended
+            pooled.context.close()
             return
-        self._free.append(kept)
-        while len(self._free) > MOST:
+        self._free.append(pooled)
+        while len(self._free) > MAX_IDLE:
             self._free.pop(0).context.close()
 
-    def _clean(self, kept: _Kept) -> None:
-        """Remove everything that distinguishes the context from a new one, and request handlers."""
-        for page in kept.context.pages:
-            if page is not kept.keeper:
-                kept.hosts.add(_host(page.url))
+    def _clean(self, pooled: _Pooled) -> None:
+        """Remove all pages, storage and request handlers, so that the context is like a new one."""
+        for page in pooled.context.pages:
+            if page is not pooled.keeper:
+                pooled.hosts.add(_host(page.url))
                 page.close()
-        kept.context.unroute_all(behavior="ignoreErrors")
-        kept.context.set_offline(False)
-        kept.context.clear_cookies()
-        kept.context.clear_permissions()
-        if kept.keeper is None:
-            kept.keeper = kept.context.new_page()
-            kept.keeper.goto(max(kept.hosts) + KEEPING)
-        if kept.session is None:
-            kept.session = kept.context.new_cdp_session(kept.keeper)
-        # what a page writes as it closes, it writes in this process: after that, for where this page is
-        kept.keeper.evaluate("localStorage.clear()")
-        kept.session.send("Network.clearBrowserCache")
-        for host in kept.hosts:
-            kept.session.send("Storage.clearDataForOrigin", {"origin": host, "storageTypes": "all"})
-        kept.hosts.clear()
-        kept.keeper.evaluate("1")  # whether its process still answers
+        pooled.context.unroute_all(behavior="ignoreErrors")
+        pooled.context.set_offline(False)
+        pooled.context.clear_cookies()
+        pooled.context.clear_permissions()
+        if pooled.keeper is None:
+            pooled.keeper = pooled.context.new_page()
+            pooled.keeper.goto(max(pooled.hosts) + KEEPER_PATH)
+        if pooled.session is None:
+            pooled.session = pooled.context.new_cdp_session(pooled.keeper)
+        # a closing page may still write to the storage in this process, which runs this command afterwards
+        pooled.keeper.evaluate("localStorage.clear()")
+        pooled.session.send("Network.clearBrowserCache")
+        for host in pooled.hosts:
+            pooled.session.send("Storage.clearDataForOrigin", {"origin": host, "storageTypes": "all"})
+        pooled.hosts.clear()
+        pooled.keeper.evaluate("1")  # fails if its process has ended
 
 
-class Lent:
-    """Contexts that are not shared until the test ends."""
+class ReservedContexts:
+    """Contexts that one test uses until its end."""
 
     def __init__(self, contexts: Contexts) -> None:
         self._contexts = contexts
-        self.kept: list[_Kept] = []
+        self.pooled: list[_Pooled] = []
 
     def page(self, address: str, size: ViewportSize, options: dict[str, Any]) -> Page:
-        """Open a page in a context of its own, not yet at `address`, its first destination.
+        """Open an empty page in a separate context. Its first destination will be `address`.
 
-        What is to run before each page of it is the page's `add_init_script`: a context's would stay. Its size, and
-        what the system says of movement and colours, are the page's alone.
+        Use `add_init_script` of the page, as the context's scripts remain. Size and media are set for the page only.
         """
         media = {name: options[name] for name in MEDIA if name in options}
-        kept = self._contexts.take(size, {name: value for name, value in options.items() if name not in MEDIA})
-        self.kept.append(kept)
-        kept.hosts.add(_host(address))
-        page = _new_page(kept)
-        if size != kept.size:
+        pooled = self._contexts.take(size, {name: value for name, value in options.items() if name not in MEDIA})
+        self.pooled.append(pooled)
+        pooled.hosts.add(_host(address))
+        page = _new_page(pooled)
+        if size != pooled.size:
             page.set_viewport_size(size)
         if media:
             page.emulate_media(**media)
         return page
 
 
-def _new_page(kept: _Kept) -> Page:
-    """Open the page from an open page of the same site, so that it shares that one's process."""
-    if kept.keeper is None:
-        return kept.context.new_page()
-    with kept.context.expect_page() as opened:
-        kept.keeper.evaluate("void window.open('about:blank')")
+def _new_page(pooled: _Pooled) -> Page:
+    """Open a page from the keeper, if there is one, so that both share a process."""
+    if pooled.keeper is None:
+        return pooled.context.new_page()
+    with pooled.context.expect_page() as opened:
+        pooled.keeper.evaluate("void window.open('about:blank')")
     return opened.value
 
 

@@ -1,4 +1,4 @@
-"""Actions and waits of a visitor that all browser tests share."""
+"""Actions and waits that browser tests share."""
 
 from collections.abc import Callable
 
@@ -8,16 +8,16 @@ from playwright.sync_api import Page, expect
 OpenPage = Callable[..., Page]
 POEM = "春江潮水连海平，海上明月共潮生。"
 SENT = "import('/static/js/state/prompts.js').then((prompts) => prompts.draftIsSent.value)"
-SHOWN = "Number(document.documentElement.dataset.painted)"
+PAINTED = "Number(document.documentElement.dataset.painted)"
 
 
-def shows(page: Page, index: int) -> None:
+def wait_for_record(page: Page, index: int) -> None:
     """Wait until record `index` is painted."""
     expect(page.locator("html")).to_have_attribute("data-painted", str(index), timeout=20_000)
 
 
 def wait_until(page: Page, condition: str) -> None:
-    """Poll until `condition` holds (the page's policy forbids playwright's own way, which needs eval)."""
+    """Poll until `condition` holds. Playwright's function needs eval, which the page's policy forbids."""
     for _ in range(400):
         if page.evaluate(condition):
             return
@@ -25,32 +25,32 @@ def wait_until(page: Page, condition: str) -> None:
     pytest.fail(f"{condition} did not come true")
 
 
-def rests(page: Page, index: int) -> None:
+def wait_for_rest(page: Page, index: int) -> None:
     """Wait until record `index` is painted and no motion is in progress."""
-    shows(page, index)
+    wait_for_record(page, index)
     expect(page.locator("html")).to_have_attribute("data-moving", "false")
 
 
 def prefill(page: Page, prompt: str = POEM) -> None:
-    """Submit `prompt` and compute it: records 0 and 1."""
+    """Submit `prompt` and compute it, in records 0 and 1."""
     page.fill("#prompt", prompt)
     page.click("#btn-prefill")
-    shows(page, 1)
+    wait_for_record(page, 1)
 
 
 def add(page: Page, prompt: str) -> None:
-    """Submit `prompt` beside the existing ones: one record."""
-    before = page.evaluate(SHOWN)
+    """Submit another `prompt`, in one record."""
+    before = page.evaluate(PAINTED)
     page.fill("#prompt", prompt)
     page.click("#btn-add")
-    shows(page, before + 1)
+    wait_for_record(page, before + 1)
 
 
 def step(page: Page, count: int = 1) -> None:
     for _ in range(count):
-        before = page.evaluate(SHOWN)
+        before = page.evaluate(PAINTED)
         page.click("#btn-step")
-        shows(page, before + 1)
+        wait_for_record(page, before + 1)
 
 
 def tokens(page: Page) -> list[str]:

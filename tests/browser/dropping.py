@@ -1,4 +1,4 @@
-"""Files dropped on the stage."""
+"""Functions that drop files on the page."""
 
 import base64
 import re
@@ -24,6 +24,6 @@ def drop_recording(page: Page, file: Path) -> None:
     """Drop a recording on the page, wait until it is loaded, and go to its last record."""
     drop(page, file.read_bytes(), file.name)
     expect(page.locator("#connection")).to_have_class(re.compile("replay"))
-    with TraceReader(file) as trace:  # the page's word of how many there are comes with the next frame
+    with TraceReader(file) as trace:  # the page shows their number in the next frame
         expect(page.locator("html")).to_have_attribute("data-num-records", str(len(trace)))
         page.evaluate("(n) => import('/static/js/state/store.js').then((store) => store.goTo(n))", len(trace) - 1)

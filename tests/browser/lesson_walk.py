@@ -1,4 +1,4 @@
-"""Walking through a lesson: the next action is chosen once the lesson has settled."""
+"""Functions that continue a lesson after it has settled."""
 
 import re
 
@@ -6,31 +6,31 @@ import pytest
 from playwright.sync_api import Page, expect
 
 
-def stands_at(page: Page, *places: str) -> str:
-    """Return the first of `places` that is visible, once the lesson waits for its reader.
+def wait_for_one_of(page: Page, *selectors: str) -> str:
+    """Return the first of `selectors` that is visible when the lesson waits for its reader.
 
-    Straight after a press a button of before may still be there, and what comes instead of it not yet.
+    Directly after a click, the previous button may still be visible instead of the next one.
     """
     expect(page.locator("#lesson")).to_have_attribute("aria-busy", "false")
-    page.locator(", ".join(places)).last.wait_for()
-    return next(place for place in places if page.locator(place).count())
+    page.locator(", ".join(selectors)).last.wait_for()
+    return next(one for one in selectors if page.locator(one).count())
 
 
-def unsurely_to(page: Page, place: str) -> None:
-    """Continue, answering "not sure", until there is a `place`."""
+def continue_to(page: Page, place: str) -> None:
+    """Continue, with the answer "not sure", until an element matches `place`."""
     for _ in range(30):
-        at = stands_at(page, place, "#lesson-answer", "#lesson-go:enabled")
-        if at == place:
+        selector = wait_for_one_of(page, place, "#lesson-answer", "#lesson-go:enabled")
+        if selector == place:
             return
-        if at == "#lesson-answer":
+        if selector == "#lesson-answer":
             page.locator(".question[data-over=false] .unsure").last.click()
             page.click("#lesson-answer")
         else:
             page.click("#lesson-go")
-    pytest.fail(f"the lesson does not come to {place}")
+    pytest.fail(f"the lesson does not reach {place}")
 
 
-def give(page: Page, text: str) -> None:
+def answer_question(page: Page, text: str) -> None:
     """Answer the open question with the option `text`."""
     question = page.locator(".question[data-over=false]").last
     question.locator(".answer", has_text=re.compile(rf"^\s*{re.escape(text)}\s*$")).click()

@@ -1,4 +1,4 @@
-"""Server in a process of its own that takes commands from the test."""
+"""Server in a child process that receives commands of the test."""
 
 import subprocess
 import sys

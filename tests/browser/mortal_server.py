@@ -1,4 +1,4 @@
-"""Server in a process of its own that is killed and restarted on the same port."""
+"""Server in a child process that can be killed and restarted on the same port."""
 
 import os
 import signal
@@ -33,11 +33,11 @@ listener.close()
 """
 
 
-class Mortal:
-    """Server in a process of its own, on the same port after each restart."""
+class RestartableServer:
+    """Server in a child process, on the same port after each restart."""
 
     def __init__(self, token: str = "", data: Path | None = None, served: bool = False) -> None:
-        """`served`: run the program itself with the bundled model, instead of a small server without a model."""
+        """Start the server. `served`: run the program with the bundled model, instead of a server with a fake model."""
         self.token, self.data, self._served = token, data, served
         bound = bind("127.0.0.1", 0)
         self.port = bound.getsockname()[1]
@@ -56,7 +56,7 @@ class Mortal:
             try:
                 urllib.request.urlopen(f"{self.url}/api/health", timeout=5).close()
                 return
-            except urllib.error.HTTPError:  # it asks for its token
+            except urllib.error.HTTPError:  # the token is missing
                 return
             except OSError:
                 assert time.monotonic() < end, "the server did not start"
@@ -64,9 +64,9 @@ class Mortal:
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(120)  # what is to end ends, also on a busy machine
+        self.process.wait(120)  # long, for a busy machine
 
     def stop(self) -> None:
-        """Stop the server properly, with a notice to its viewers."""
+        """Stop the server with a notice to its viewers."""
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(120)  # what is to end ends, also on a busy machine
+        self.process.wait(120)

@@ -1,15 +1,15 @@
-"""Search for texts of the page that overlap, by the positions of their lines."""
+"""Search for overlapping texts of the page by the positions of their lines."""
 
 from playwright.sync_api import Page
 
 OVERLAPS = """(selector) => {
   const root = document.querySelector(selector);
   const seen = (element) => {
-    // what of an element is not cut away by those that it lies in
+    // the part of the element that its ancestors do not clip
     let box = { left: 0, top: 0, right: innerWidth, bottom: innerHeight };
     for (let e = element; e && e !== document.documentElement; e = e.parentElement) {
       const style = getComputedStyle(e);
-      if (style.clipPath !== 'none') return { left: 0, top: 0, right: 0, bottom: 0 }; // for who listens alone
+      if (style.clipPath !== 'none') return { left: 0, top: 0, right: 0, bottom: 0 }; // for screen readers only
       if (style.overflowX !== 'visible' || style.overflowY !== 'visible') {
         const b = e.getBoundingClientRect();
         box = { left: Math.max(box.left, b.left), top: Math.max(box.top, b.top),
@@ -46,6 +46,6 @@ OVERLAPS = """(selector) => {
 
 
 def overlapping(page: Page, selector: str) -> list[str]:
-    """Return the pairs of visible texts within an element that overlap, by their first letters."""
+    """Return the beginnings of each pair of overlapping visible texts within an element."""
     found: list[str] = page.evaluate(OVERLAPS, selector)
     return found

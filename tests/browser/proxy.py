@@ -1,4 +1,4 @@
-"""A reverse proxy as schools, companies and JupyterHub have: below a path, or without WebSockets."""
+"""A reverse proxy like those of schools, companies and JupyterHub, below a path or without WebSockets."""
 
 import asyncio
 import contextlib
@@ -17,8 +17,8 @@ def proxied(target: str, prefix: str = "", websockets: WebSockets = "pass") -> I
 
     Args:
         target: address of the server, "http://127.0.0.1:8765".
-        prefix: path below which the server appears; any other path answers 404. It is not passed on.
-        websockets: "swallow": an upgrade is never answered.
+        prefix: path below which the server appears, removed from forwarded requests. Other paths give 404.
+        websockets: with "swallow", an upgrade is never answered.
 
     Yields:
         Address of the proxied server, without a last slash.
@@ -33,15 +33,15 @@ def proxied(target: str, prefix: str = "", websockets: WebSockets = "pass") -> I
         async with await asyncio.start_server(proxy.handle, "127.0.0.1", 0) as server:
             started.set_result((server.sockets[0].getsockname()[1], lambda: loop.call_soon_threadsafe(stop.set)))
             await stop.wait()
-            asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # connections that are cut off
+            asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # for interrupted connections
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
 
     thread = threading.Thread(target=asyncio.run, args=[serve()], daemon=True)
     thread.start()
-    own, stop = started.result()
+    own_port, stop = started.result()
     try:
-        yield f"http://127.0.0.1:{own}{prefix}"
+        yield f"http://127.0.0.1:{own_port}{prefix}"
     finally:
         stop()
         thread.join()
@@ -61,7 +61,7 @@ class _Proxy:
                 return
             is_upgrade = b"upgrade: websocket" in head.lower()
             if is_upgrade and self._websockets == "swallow":
-                await reader.read()  # until the page gives up
+                await reader.read()  # until the page closes the connection
                 return
             lines = [
                 one for one in head.split(b"\r\n")[1:-2] if is_upgrade or not one.lower().startswith(b"connection:")
@@ -69,11 +69,11 @@ class _Proxy:
             lines.insert(0, b" ".join([method, path.removeprefix(self._prefix), version]))
             if not is_upgrade:
                 lines.append(b"Connection: close")
-            there, to = await asyncio.open_connection(*self._target)
-            with contextlib.closing(to):
-                to.write(b"\r\n".join(lines) + b"\r\n\r\n")
-                sending = asyncio.ensure_future(_pump(reader, to))
-                await _pump(there, writer)
+            upstream, upstream_writer = await asyncio.open_connection(*self._target)
+            with contextlib.closing(upstream_writer):
+                upstream_writer.write(b"\r\n".join(lines) + b"\r\n\r\n")
+                sending = asyncio.ensure_future(_pump(reader, upstream_writer))
+                await _pump(upstream, writer)
                 sending.cancel()
 
 

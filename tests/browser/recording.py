@@ -1,4 +1,4 @@
-"""Traces that browser tests make and open."""
+"""Traces for browser tests."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.tiny_models import tiny_model, tiny_tokenizer
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "cache.kvtrace"
 
 
-def recorded(path: Path, num_prompt_tokens: int, fault: FaultName | None) -> Path:
+def record_prefill(path: Path, num_prompt_tokens: int, fault: FaultName | None) -> Path:
     """Record a prefill of the tiny model, with every array."""
     model = from_module(tiny_model("llama"), tiny_tokenizer(), "tiny-llama")
     config = EngineConfig(block_size=4, num_blocks=16, fault=fault)

@@ -3,9 +3,9 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.axe import complain, open_with_axe, violations
+from tests.browser.axe import fail_on_violations, open_with_axe, violations
 from tests.browser.driving import POEM, OpenPage
-from tests.browser.settling import comes_to, resized
+from tests.browser.settling import resize, wait_for_value
 
 
 def prefill_and_step(page: Page, steps: int = 2) -> None:
@@ -31,7 +31,7 @@ def test_no_serious_violation_on_a_desktop(open_page: OpenPage, scheme: str, loc
     page.click("#btn-help")
     found["help"] = violations(page)
     page.keyboard.press("Escape")
-    complain(found)
+    fail_on_violations(found)
 
 
 @pytest.mark.parametrize(("scheme", "locale"), [("light", "zh-CN"), ("dark", "en-US")])
@@ -42,7 +42,7 @@ def test_no_serious_violation_on_a_phone(open_page: OpenPage, scheme: str, local
     for region in ("stage", "setup", "memory", "detail"):
         page.click(f"#tab-{region}")
         found[region] = violations(page)
-    complain(found)
+    fail_on_violations(found)
     for selector in (".tab", ".command", ".history .tool", ".header .tool", "#scrubber"):
         for element in page.locator(selector).all():
             box = element.bounding_box()
@@ -184,13 +184,13 @@ def test_nothing_scrolls_sideways_when_the_page_is_narrow_or_zoomed(open_page: O
     page = open_page(width=820, height=1180)
     prefill_and_step(page, 1)
     for width, height in ((820, 1180), (640, 400), (390, 844), (320, 568)):
-        resized(page, width, height)
+        resize(page, width, height)
         regions = ("stage", "setup", "memory", "detail") if width < 720 else ("stage",)
         for region in regions:
             if width < 720:
                 page.click(f"#tab-{region}")
             # what is drawn to its region's width has that of the window before until the frame after the tab is chosen
-            comes_to(page, "document.scrollingElement.scrollWidth <= innerWidth", True)
+            wait_for_value(page, "document.scrollingElement.scrollWidth <= innerWidth", True)
         page.evaluate("scrollTo(0, 0)")
         if width < 720:
             page.click("#btn-transport-more")

@@ -15,7 +15,7 @@ from engine.trace.log import TraceReader
 from engine.trace.records import Capture
 from engine.trace.residual import ResidualStream
 from tests import hybrid_types
-from tests.browser.contexts import Lent
+from tests.browser.contexts import ReservedContexts
 from tests.causal_types import causal_config, causal_model
 from tests.own_server import own_server
 from tests.server.conftest import Client, wait_for
@@ -63,7 +63,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_from_a_folder_to_the_exported_file(name: str, server: str, lent: Lent, tmp_path: Path) -> None:
+def test_from_a_folder_to_the_exported_file(
+    name: str, server: str, reserved_contexts: ReservedContexts, tmp_path: Path
+) -> None:
     viewer, path = Client(server), tmp_path / "run.kvtrace"
     theater = viewer.do("create", model=name, config={"block_size": 4, "num_blocks": 64})["theater"]
     sampling = {"max_tokens": STEPS + 1, "ignore_eos": True}
@@ -90,7 +92,7 @@ def test_from_a_folder_to_the_exported_file(name: str, server: str, lent: Lent, 
     page = requests.get(f"{server}/api/theaters/{theater}/export.html")
     assert page.ok and page.text.startswith("<!doctype html>")
 
-    shown, wrong = lent.page(server, ViewportSize(width=1366, height=768), {}), list[str]()
+    shown, wrong = reserved_contexts.page(server, ViewportSize(width=1366, height=768), {}), list[str]()
     shown.on("pageerror", lambda error: wrong.append(str(error)))
     shown.goto(f"{server}/?theater={theater}&distance=bench")
     expect(shown.locator("html")).to_have_attribute("data-painted", str(1 + STEPS))

@@ -8,10 +8,10 @@ from unittest.mock import Mock
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import POEM, SHOWN, OpenPage, prefill, select, shows, step, wait_until
+from tests.browser.driving import PAINTED, POEM, OpenPage, prefill, select, step, wait_for_record, wait_until
 from tests.browser.dropping import drop_recording
-from tests.browser.recording import recorded
-from tests.browser.settling import comes_to, still, theater_of
+from tests.browser.recording import record_prefill
+from tests.browser.settling import theater_of, wait_for_value, wait_until_still
 
 PAINTED_ROWS = """() => {
   // how many rows of the matrix carry a colour of the attention scale at their own key
@@ -34,7 +34,7 @@ def painted_rows(page: Page) -> float:
     seen = [-1.0]
     while len(seen) < 4 or len(set(seen[-3:])) > 1:
         seen.append(page.evaluate(PAINTED_ROWS))
-        still(page)
+        wait_until_still(page)
     return seen[-1]
 
 
@@ -161,10 +161,10 @@ def test_a_late_viewer_compares_every_row_too(open_page: OpenPage) -> None:
     prefill(page)
     page.select_option("#speed", "0")
     page.click("#btn-run")
-    wait_until(page, f"{SHOWN} >= 24")  # more records than travel with their captures
+    wait_until(page, f"{PAINTED} >= 24")  # more records than travel with their captures
     last = 24
     late = open_page(f"/?theater={theater_of(page)}&step={last}")
-    shows(late, last)
+    wait_for_record(late, last)
     computed = int(
         re.findall(r"(\d+) rows", late.locator(".matrix .panel-canvas").get_attribute("aria-label") or "")[0]
     )
@@ -175,7 +175,7 @@ def test_a_recording_says_why_it_cannot_recompute(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     replay = open_page(f"/?recording=/api/theaters/{theater_of(page)}/trace", connection="replay")
-    shows(replay, 1)
+    wait_for_record(replay, 1)
     expect(replay.locator(".proof-run")).to_have_attribute("aria-disabled", "true")
     expect(replay.locator("#proof")).to_contain_text("needs a live model")
     replay.locator(".proof-run").focus()
@@ -193,11 +193,11 @@ def test_the_matrix_grows_and_shrinks_with_the_view(open_page: OpenPage) -> None
     expect(label).to_have_attribute("aria-label", re.compile(rf"{rows + 2} rows"))
     after = painted_rows(page)
     page.keyboard.press("Home")
-    shows(page, -1)
-    comes_to(page, f"({PAINTED_ROWS})()", 0)
+    wait_for_record(page, -1)
+    wait_for_value(page, f"({PAINTED_ROWS})()", 0)
     page.keyboard.press("End")
-    shows(page, 3)
-    comes_to(page, f"({PAINTED_ROWS})()", after)
+    wait_for_record(page, 3)
+    wait_for_value(page, f"({PAINTED_ROWS})()", after)
 
 
 def test_a_weight_is_reached_by_keyboard_and_held(open_page: OpenPage) -> None:
@@ -229,12 +229,12 @@ def test_the_keyboard_cursor_in_the_matrix_stays_on_existing_rows(open_page: Ope
     sentence = page.locator(".matrix [aria-live]")
     expect(sentence).to_contain_text("row computed in record 6")
     page.keyboard.press("3")
-    shows(page, 1)
+    wait_for_record(page, 1)
     expect(sentence).to_have_text("")
     page.keyboard.press("ArrowUp")
     expect(sentence).to_contain_text("row computed in record 2")
     page.keyboard.press("0")
-    shows(page, -1)
+    wait_for_record(page, -1)
     expect(sentence).to_have_text("")
 
 
@@ -304,7 +304,7 @@ def test_the_attention_panel_is_laid_out_for_its_width(
 ) -> None:
     page = open_page("/?answer=softmax", width=width, height=height)
     page.click("#btn-prefill")  # the poem is there
-    shows(page, 1)
+    wait_for_record(page, 1)
     if width < 720:
         page.click("#tab-detail")
     expect(page.locator(".attention")).to_have_attribute("data-layout", layout)
@@ -322,9 +322,9 @@ def test_thumbnails_are_not_reused_for_a_run_of_the_same_second(
     monkeypatch.setattr("engine.setup.header.datetime", Mock(now=Mock(return_value=datetime(2026, 1, 1, tzinfo=UTC))))
     page = open_page("/?detail=attention")
     for next_one, num_prompt_tokens in (("healthy", 12), ("short", 2)):
-        drop_recording(page, recorded(tmp_path / f"before-{next_one}.kvtrace", 12, "missing_causal_mask"))
+        drop_recording(page, record_prefill(tmp_path / f"before-{next_one}.kvtrace", 12, "missing_causal_mask"))
         expect(page.locator(".not-causal")).to_be_visible()
-        drop_recording(page, recorded(tmp_path / f"{next_one}.kvtrace", num_prompt_tokens, None))
+        drop_recording(page, record_prefill(tmp_path / f"{next_one}.kvtrace", num_prompt_tokens, None))
         expect(page.locator(".matrix .panel-foot")).to_have_text("query ↓ · key → · row to its max")
         expect(page.locator(".matrix .panel-canvas")).to_have_attribute(
             "aria-label", re.compile(f"{num_prompt_tokens} rows")
@@ -340,5 +340,5 @@ def test_a_larger_panel_has_larger_layers(open_page: OpenPage, width: int, heigh
     before = page.evaluate(high)
     page.click(".detail-size")
     expect(page.locator(".attention")).to_have_attribute("data-layout", "tall")
-    still(page)
+    wait_until_still(page)
     assert page.evaluate(high) > before

@@ -13,21 +13,21 @@ import torch
 from playwright.sync_api import Page, Route, ViewportSize, expect
 
 from engine.bench.record import RESULTS
-from tests.browser.axe import AXE, complain, violations
-from tests.browser.contexts import Lent
+from tests.browser.axe import AXE, fail_on_violations, violations
+from tests.browser.contexts import ReservedContexts
 from tests.browser.driving import OpenPage
-from tests.browser.settling import settled
+from tests.browser.settling import settled_value
 
 OpenBench = OpenPage
 
 
 @pytest.fixture
-def open_bench(lent: Lent, live_server: str) -> Iterator[OpenBench]:
+def open_bench(reserved_contexts: ReservedContexts, live_server: str) -> Iterator[OpenBench]:
     problems: list[str] = []
 
     def opened(path: str = "", *, width: int = 1280, height: int = 800, locale: str = "en-US", **options: Any) -> Page:
         address = f"{live_server}/bench{path}"
-        page = lent.page(address, ViewportSize(width=width, height=height), {"locale": locale, **options})
+        page = reserved_contexts.page(address, ViewportSize(width=width, height=height), {"locale": locale, **options})
         page.set_default_timeout(20_000)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda m: problems.append(m.text) if "Content Security Policy" in m.text else None)
@@ -241,7 +241,7 @@ def test_no_serious_violation(open_bench: OpenBench, width: int, scheme: str, lo
     drop(page, "mine.json", other_machine(2))
     expect(page.locator(".bench-differences")).to_be_visible()
     found["two records"] = violations(page)
-    complain(found)
+    fail_on_violations(found)
     assert page.evaluate("document.scrollingElement.scrollWidth - innerWidth") <= 0
 
 
@@ -254,9 +254,11 @@ PAGES = {
 
 @pytest.mark.parametrize("width", [390, 320])
 @pytest.mark.parametrize("path", PAGES)
-def test_no_page_is_wider_than_a_phone(lent: Lent, live_server: str, path: str, width: int) -> None:
+def test_no_page_is_wider_than_a_phone(
+    reserved_contexts: ReservedContexts, live_server: str, path: str, width: int
+) -> None:
     address = f"{live_server}/{path}{'&' if '?' in path else '?'}lang=en"
-    page = lent.page(address, ViewportSize(width=width, height=844), {"locale": "en-US"})
+    page = reserved_contexts.page(address, ViewportSize(width=width, height=844), {"locale": "en-US"})
     page.add_init_script("localStorage.setItem('kvtheater.tour', 'done')")
     page.add_init_script("localStorage.setItem('kvtheater.opening', 'seen')")
     page.goto(address)
@@ -319,7 +321,7 @@ def test_a_benchmark_is_run_from_the_page_watched_and_its_points_open_their_trac
     chart = page.locator(".bench-chart").first
     chart.scroll_into_view_if_needed()
     where = "JSON.stringify(document.querySelectorAll('.bench-chart .scatterlayer .trace')[1].getBoundingClientRect())"
-    settled(page, where)  # a chart that has come into sight may still be laid out
+    settled_value(page, where)  # a chart that has come into sight may still be laid out
     nth = page.evaluate(APART)  # of the new record; where two points lie on each other the older one may be seen
     point = chart.locator(".scatterlayer .trace").nth(1).locator(".point").nth(nth).bounding_box()
     assert point is not None

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.axe import complain, open_with_axe, violations
+from tests.browser.axe import fail_on_violations, open_with_axe, violations
 from tests.browser.driving import OpenPage, prefill, select, step, wait_until
 
 HYBRID = "attention_window=16&attention_sinks=0&sliding_window_pattern=2"
@@ -133,4 +133,4 @@ def test_no_serious_violation_in_a_hybrid_run(open_page: OpenPage, scheme: str) 
     found = {"steps": violations(page)}
     select(page, '{"position": 1}')
     expect(page.locator(PANEL)).to_be_visible()
-    complain({**found, "released": violations(page)})
+    fail_on_violations({**found, "released": violations(page)})

@@ -6,7 +6,7 @@ from pathlib import Path
 from playwright.sync_api import Locator, Page, expect
 
 from engine.model.loader import load_model
-from tests.browser.driving import OpenPage, prefill, shows, step
+from tests.browser.driving import OpenPage, prefill, step, wait_for_record
 
 
 def drawn(page: Page, name: str, index: int) -> None:
@@ -74,7 +74,7 @@ def test_a_bar_of_a_chart_leads_to_its_step_and_shows_its_values(open_page: Open
     expect(page.locator(".tooltip")).to_contain_text("Record 3, step 2")
     expect(page.locator(".tooltip")).to_contain_text("forward, decode")
     page.mouse.click(x, box["y"] + box["height"] - 4)
-    shows(page, 2)
+    wait_for_record(page, 2)
     drawn(page, "latency", 2)
 
 

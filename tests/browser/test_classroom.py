@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.axe import AXE, complain, open_with_axe, violations
-from tests.browser.driving import OpenPage, prefill, shows, step, wait_until
-from tests.browser.mortal_server import Mortal
+from tests.browser.axe import AXE, fail_on_violations, open_with_axe, violations
+from tests.browser.driving import OpenPage, prefill, step, wait_for_record, wait_until
+from tests.browser.mortal_server import RestartableServer
 from tests.browser.overlaps import overlapping
-from tests.browser.settling import resized, still
+from tests.browser.settling import resize, wait_until_still
 
 JOIN = """import('/static/js/state/classroom.js').then(({ presenting }) =>
   new Promise((resolve) => presenting.subscribe((opened) => opened && resolve(opened.join))))"""
@@ -92,11 +92,11 @@ def show(wall: Page, right: str = "") -> None:
 
 def test_a_follower_sees_the_wall_follows_it_and_has_no_secret(wall: Page, follow: Follow) -> None:
     phone = follow()
-    shows(phone, 1)
+    wait_for_record(phone, 1)
     step(wall)
-    shows(phone, 2)
+    wait_for_record(phone, 2)
     wall.locator("#btn-back").click()
-    shows(phone, 1)  # the record that the presenter looks back at
+    wait_for_record(phone, 1)  # the record that the presenter looks back at
     assert phone.locator("#btn-step").is_hidden()  # nothing that drives
     assert phone.evaluate("document.documentElement.scrollWidth") == 390
     expect(wall.locator(".class-strip-here")).to_have_text("1 here")
@@ -125,22 +125,22 @@ def test_followers_look_around_run_labs_and_drive(wall: Page, follow: Follow) ->
     """The presenter may hold everyone, and take back the control given to a page or to a phone as remote."""
     page = follow(width=1280, height=800, has_touch=False)
     step(wall, 2)
-    shows(page, 3)
+    wait_for_record(page, 3)
     page.locator("#btn-first").click()
     expect(page.locator("#class-bar")).to_have_attribute("data-roaming", "true")
     step(wall)
-    shows(page, -1)  # alone, the class continues without the follower
+    wait_for_record(page, -1)  # alone, the class continues without the follower
     page.click("#class-back")
-    shows(page, 4)
+    wait_for_record(page, 4)
     expect(page.locator("#class-bar")).to_have_attribute("data-roaming", "false")
     desk = open_desk(wall)
     page.locator("#btn-first").click()
     expect(page.locator("#class-bar")).to_have_attribute("data-roaming", "true")
     desk.click("#class-hold")  # a follower who has left the view is brought back
-    shows(page, 4)
+    wait_for_record(page, 4)
     expect(page.locator("#class-wander")).to_have_count(0)
     page.locator("#btn-first").click()
-    shows(page, 4)
+    wait_for_record(page, 4)
     expect(page.locator("#class-bar")).to_have_attribute("data-roaming", "false")
     desk.click("#class-hold")
     expect(page.locator("#class-wander")).to_have_count(1)
@@ -152,29 +152,29 @@ def test_followers_look_around_run_labs_and_drive(wall: Page, follow: Follow) ->
     expect(page.locator("#class-lab")).to_have_text("End my run")
     page.click(".side-close")
     expect(page.locator("#class-bar")).to_have_attribute("data-roaming", "true")
-    shows(page, -1)
+    wait_for_record(page, -1)
     prefill(page, "Once upon a time")
     step(wall)
-    shows(page, 1)
+    wait_for_record(page, 1)
     page.click("#class-back")
-    shows(page, 5)
+    wait_for_record(page, 5)
     expect(desk.locator(".class-labs")).to_contain_text("1 of")
 
     phone = follow()
     press(desk, phone, "remote")
     phone.click("#class-press-next")
-    shows(wall, 6)
+    wait_for_record(wall, 6)
     desk.click("#class-teacher-next")
-    shows(wall, 7)
+    wait_for_record(wall, 7)
     press(desk, page, "hand")
     expect(page.locator("#class-bar")).to_contain_text("You drive")
     step(page)
-    shows(wall, 8)
+    wait_for_record(wall, 8)
     assert wall.locator("#btn-step").is_hidden()
     wall.click("#class-take-back")
     expect(page.locator("#class-bar")).to_contain_text("With the class")
     step(wall)
-    shows(page, 9)
+    wait_for_record(page, 9)
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def test_a_newcomer_sees_the_classs_question_on_top(wall: Page, come_in: Follow)
     early = [come_in(), come_in(typed=True), come_in(width=1366, height=768, has_touch=False)]
     for page in early:
         follows(page)
-        shows(page, 1)
+        wait_for_record(page, 1)
     early[1].click("#class-self")  # what may lie over the page
     early[2].click("#class-wander")
     early[2].evaluate(GO_TO_LOOK)
@@ -280,7 +280,7 @@ COVERED = """() => [...document.querySelectorAll('#app button, #app a, #app inpu
 def test_the_class_column_covers_nothing_of_the_page(open_page: OpenPage, view_mode: str, size: dict[str, Any]) -> None:
     """The bar of presenter and followers, and the side content, each have space of their own."""
     wall = teach(open_page)
-    resized(wall, size["width"], size["height"])
+    resize(wall, size["width"], size["height"])
     wall.evaluate("import('/static/js/control/actions.js').then(({ step }) => step())")
     follower = open_page(wall.evaluate(JOIN), until="#class-bar", **size)
     follower.evaluate(ROAM)
@@ -290,7 +290,7 @@ def test_the_class_column_covers_nothing_of_the_page(open_page: OpenPage, view_m
             f"{SETTINGS}.then(({{ settings }}) => {{"
             f" settings.lesson.value = {lesson}; settings.viewMode.value = '{view_mode}' }})"
         )
-        still(page)
+        wait_until_still(page)
     for page in (wall, follower):
         expect(page.locator("#app > :first-child:not(.class-bar, .class-strip)")).to_be_visible()
     if view_mode == "lesson":
@@ -531,9 +531,9 @@ def test_reloads_and_a_locked_phone_keep_seat_answer_and_place(wall: Page, follo
     assert phone.locator(".class-self-short").inner_text() == name
     wall.reload()
     expect(wall.locator("#class-projector")).to_contain_text("Which block is next?")
-    shows(wall, 1)
+    wait_for_record(wall, 1)
     step(wall)
-    shows(phone, 2)
+    wait_for_record(phone, 2)
     wall.click("#class-to-talk")
     wall.click("#class-to-again")
     expect(phone.locator(".class-option")).not_to_have_count(0)
@@ -562,12 +562,12 @@ NOTED = "[...new Set(toasts.map((one) => one.innerText))]"
 
 
 def test_followers_see_a_stopped_server_and_the_end_of_the_class(open_page: OpenPage, tmp_path: Path) -> None:
-    server = Mortal(TOKENS[0], tmp_path)
+    server = RestartableServer(TOKENS[0], tmp_path)
     try:
         wall = teach(open_page, f"{server.url}/?token={TOKENS[0]}")
         prefill(wall)
         phone = open_page(server.url + wall.evaluate(JOIN), until="#class-bar", **PHONE)
-        shows(phone, 1)
+        wait_for_record(phone, 1)
         wall.evaluate(NOTE_TOASTS)
         server.stop()
         expect(wall.locator("#notice")).to_contain_text("The server was stopped.")
@@ -588,7 +588,7 @@ def test_a_class_ends_with_a_killed_server_and_both_sides_say_so(
     open_page: OpenPage, tmp_path: Path, before: str, after: str, is_stored: bool
 ) -> None:
     """Phones have a pass and no token. What the presenter had stored can be downloaded, and a new class opened."""
-    server = Mortal(before, tmp_path)
+    server = RestartableServer(before, tmp_path)
     try:
         wall = teach(open_page, f"{server.url}/?token={before}")
         prefill(wall)
@@ -780,7 +780,7 @@ def test_a_minimized_question_covers_no_button(wall: Page, follow: Follow) -> No
     phone.click("#class-aside")
     for view_mode in ("workspace", "intro", "present"):
         phone.evaluate(f"{SETTINGS}.then(({{ settings }}) => {{ settings.viewMode.value = '{view_mode}' }})")
-        still(phone)
+        wait_until_still(phone)
         for button in phone.locator(":is(.commands, .intro-controls, .class-bar) button:visible").all():
             name = button.get_attribute("id")
             assert name == "class-self" or is_on_top(phone, f"#{name}"), (view_mode, name)  # which is round
@@ -791,7 +791,7 @@ def test_a_minimized_question_covers_no_button(wall: Page, follow: Follow) -> No
 
 def test_a_guest_who_leaves_a_class_sends_no_refused_request(open_page: OpenPage, tmp_path: Path) -> None:
     """The guest comes to the page where the code of the next class is typed."""
-    server = Mortal(TOKENS[0], tmp_path)
+    server = RestartableServer(TOKENS[0], tmp_path)
     try:
         wall = teach(open_page, f"{server.url}/?token={TOKENS[0]}")
         phone = open_page(server.url + wall.evaluate(JOIN), until="#class-bar", **PHONE)
@@ -846,7 +846,7 @@ def test_both_sides_of_a_class_pass_axe(open_page: OpenPage, scheme: str, locale
     wall.click("#btn-step")
     options = {**PHONE, "color_scheme": scheme, "locale": locale}
     phone = open_with_axe(open_page, wall.evaluate(JOIN), until="#class-bar", **options)
-    shows(phone, 1)
+    wait_for_record(phone, 1)
     found["phone"] = violations(phone)
     ask(wall)
     phone.wait_for_selector("#class-sheet")
@@ -861,7 +861,7 @@ def test_both_sides_of_a_class_pass_axe(open_page: OpenPage, scheme: str, locale
     phone.wait_for_selector(".class-tally")
     found["shown, phone"] = violations(phone)
     found["shown, wall"] = violations(wall)
-    complain(found)
+    fail_on_violations(found)
 
 
 def test_a_class_works_by_keyboard(wall: Page, follow: Follow) -> None:

@@ -8,8 +8,8 @@ from playwright.sync_api import Page, expect
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loader import from_module
-from tests.browser.axe import complain, open_with_axe, violations
-from tests.browser.driving import OpenPage, shows
+from tests.browser.axe import fail_on_violations, open_with_axe, violations
+from tests.browser.driving import OpenPage, wait_for_record
 from tests.browser.dropping import drop_recording
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
@@ -41,7 +41,7 @@ def test_client_queues_lead_to_a_step_and_its_tokens_to_streams(open_page: OpenP
     page = open_page("/?detail=time&chart=flow&lang=en")
     drop_recording(page, shared)
     page.evaluate("import('/static/js/state/settings.js').then(({ settings }) => (settings.step.value = 2))")
-    shows(page, 2)  # records 0 and 1 are alice's submissions, 2 is the step that computes the first of them
+    wait_for_record(page, 2)  # records 0 and 1 are alice's submissions, 2 is the step that computes the first of them
     expect(page.locator(".clients-row:not(.clients-names)")).to_have_count(2)
     alice, bob = cells(page)
     assert alice[0].split() == ["alice", "·"] and bob[0].split() == ["bob", "1"]  # he waits, as his submission says
@@ -50,7 +50,7 @@ def test_client_queues_lead_to_a_step_and_its_tokens_to_streams(open_page: OpenP
     expect(page.locator(".clients-token")).to_have_count(1)
     expect(page.locator("#clients [role=status]")).to_contain_text("4 tokens for 1 client in")
     page.evaluate("import('/static/js/state/settings.js').then(({ settings }) => (settings.step.value = 3))")
-    shows(page, 3)
+    wait_for_record(page, 3)
     assert cells(page)[1][0].split() == ["bob", "·"]
     expect(page.locator("#clients [role=status]")).to_contain_text("no step here")
 
@@ -67,4 +67,4 @@ def test_it_is_accessible(open_page: OpenPage, shared: Path, scheme: str) -> Non
     drop_recording(page, shared)
     page.evaluate("import('/static/js/state/settings.js').then(({ settings }) => (settings.step.value = 2))")
     expect(page.locator("#clients")).to_be_visible()
-    complain({"clients": violations(page)})
+    fail_on_violations({"clients": violations(page)})

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.axe import complain, open_with_axe, violations
+from tests.browser.axe import fail_on_violations, open_with_axe, violations
 from tests.browser.driving import POEM, OpenPage
 from tests.browser.dropping import drop_recording
 from tests.browser.recording import GOLDEN
-from tests.browser.settling import address, in_address
+from tests.browser.settling import address, address_settings
 
 
 def compared(page: Page) -> dict[str, Any]:
     """Return the server's comparison of the two runs in the address."""
-    found = in_address(page)
+    found = address_settings(page)
     answer: dict[str, Any] = page.evaluate(
         "([a, b]) => fetch(`/api/compare?a=${a}&b=${b}`).then((r) => r.json())", [found["run_a"], found["run_b"]]
     )
@@ -77,7 +77,7 @@ def test_choosing_another_candidate_shows_both_continuations(open_page: OpenPage
     expect(page.locator("#compare-op")).to_contain_text("First operation that differs: record 5, operation 1.")
     expect(page.locator(".runs-place.first.earliest")).to_have_count(1)
     # the run on stage is still the first one, as far as it was
-    assert in_address(page)["theater"] == in_address(page)["run_a"]
+    assert address_settings(page)["theater"] == address_settings(page)["run_a"]
     expect(page.locator("html")).to_have_attribute("data-num-records", "5")
 
     page.click("#compare-step")
@@ -93,7 +93,7 @@ def test_choosing_another_candidate_shows_both_continuations(open_page: OpenPage
     lane.nth(2).click()
     expect(page.locator("html")).to_have_attribute("data-num-records", str(found["runs"][1]["num_records"]))
     expect(page.locator("html")).to_have_attribute("data-view-index", str(tokens[5]["record"]))
-    now = in_address(page)
+    now = address_settings(page)
     assert now["theater"] == now["run_b"] != now["run_a"]
     expect(page.locator("#compare-b option:checked")).to_contain_text("on stage")
     # there the choice is a record of its own, and the step after it names its source
@@ -107,7 +107,7 @@ def test_choosing_another_candidate_shows_both_continuations(open_page: OpenPage
     expect(second.locator("#compare-token")).to_contain_text(verdict, timeout=20_000)
     second.click("#compare-swap")
     expect(second.locator("#compare-token")).not_to_contain_text(verdict, timeout=20_000)
-    assert in_address(second)["run_a"] == now["run_b"] and in_address(second)["run_b"] == now["run_a"]
+    assert address_settings(second)["run_a"] == now["run_b"] and address_settings(second)["run_b"] == now["run_a"]
     second.select_option("#compare-b", now["run_b"])  # a run and itself
     expect(second.locator("#compare-token")).to_contain_text("No token differs", timeout=20_000)
     expect(second.locator("#compare-op")).to_contain_text("No operation differs")
@@ -151,10 +151,10 @@ def test_every_change_of_the_form_makes_a_fork(open_page: OpenPage) -> None:
         if kind == "sampling":
             page.fill("#fork-temperature", "1.5")
             page.fill("#fork-seed", "3")
-        before = in_address(page).get("run_b")
+        before = address_settings(page).get("run_b")
         page.click("#fork-make")
         expect(page.locator("#fork-form")).to_have_count(0, timeout=30_000)
-        assert in_address(page)["run_b"] != before
+        assert address_settings(page)["run_b"] != before
         expect(page.locator(".compare-ops dd").last).to_contain_text(op, timeout=20_000)
         expect(page.locator("#compare-op")).to_contain_text(f"record {5 if kind == 'token' else 6},")
 
@@ -188,7 +188,7 @@ def test_a_fork_is_made_and_left_with_the_keyboard_alone(open_page: OpenPage) ->
     assert page.evaluate(side) == "b"
     page.keyboard.press("Enter")
     expect(page.locator("html")).to_have_attribute("data-view-index", "4")
-    assert in_address(page)["theater"] == in_address(page)["run_b"]
+    assert address_settings(page)["theater"] == address_settings(page)["run_b"]
 
 
 def test_only_diverging_sequences_are_listed(open_page: OpenPage) -> None:
@@ -236,7 +236,7 @@ def test_no_serious_violation(open_page: OpenPage, scheme: str, locale: str, wid
     found["compared"] = violations(page)
     if width < 700:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-    complain(found)
+    fail_on_violations(found)
 
 
 def test_two_recordings_are_compared_without_a_live_run(open_page: OpenPage) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from tests.browser.driving import OpenPage, num_records, prefill, shows, step, wait_until
+from tests.browser.driving import OpenPage, num_records, prefill, step, wait_for_record, wait_until
 from tests.browser.dropping import drop_recording
-from tests.browser.mortal_server import Mortal
+from tests.browser.mortal_server import RestartableServer
 from tests.browser.recording import GOLDEN
-from tests.browser.settling import resized, theater_of
+from tests.browser.settling import resize, theater_of
 
 
 def test_late_arrays_are_announced_and_then_drawn(open_page: OpenPage) -> None:
@@ -33,11 +33,11 @@ def test_late_arrays_are_announced_and_then_drawn(open_page: OpenPage) -> None:
     other.route(re.compile("/layers/"), hold)
     other.goto(other.url.split("?")[0] + f"?theater={theater}")  # it gets the arrays of the newest records only
     other.wait_for_selector("#connection.live")
-    shows(other, num_records(page) - 1)
+    wait_for_record(other, num_records(page) - 1)
     other.keyboard.press("Home")
     for _ in range(3):
         other.keyboard.press("ArrowRight")
-    shows(other, 2)
+    wait_for_record(other, 2)
     expect(other.locator("#late")).to_have_text("tensors on the way")
     holding = False
     for route in held:
@@ -45,9 +45,7 @@ def test_late_arrays_are_announced_and_then_drawn(open_page: OpenPage) -> None:
     expect(other.locator("#late")).to_have_count(0)
 
 
-def test_a_late_viewer_shows_its_lag_and_a_failed_language_changes_nothing(
-    open_page: OpenPage,
-) -> None:
+def test_a_late_viewer_shows_its_lag_and_a_failed_language_changes_nothing(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     # a word of the server that is still on its way would say otherwise
@@ -76,13 +74,13 @@ def test_a_reset_by_another_page_is_announced_but_not_to_viewers_of_a_recording(
     other = open_page("/" + page.url[page.url.index("?") :])
     prefill(page)
     step(page)
-    shows(other, 2)
+    wait_for_record(other, 2)
     other.keyboard.press("ArrowLeft")
     page.click("#btn-reset")
     expect(other.locator(".toast")).to_contain_text("Someone else reset this run")
-    shows(other, -1)
+    wait_for_record(other, -1)
     prefill(page)
-    shows(other, 1)  # it follows the new run from its beginning
+    wait_for_record(other, 1)  # it follows the new run from its beginning
     expect(page.locator(".toast")).to_have_count(0)
 
     drop_recording(other, GOLDEN)
@@ -99,7 +97,7 @@ def test_a_link_to_a_run_that_is_gone_offers_another(open_page: OpenPage) -> Non
     page = open_page("/?theater=nobody&block_size=8&step=3", connection="gone")
     expect(page.locator("#notice")).to_contain_text("no longer on the server")
     for width, height in ((1280, 720), (1920, 1080), (768, 1024), (390, 844)):
-        resized(page, width, height)
+        resize(page, width, height)
         covered = page.evaluate(
             """() => {
               const told = document.querySelector('#notice').getBoundingClientRect();
@@ -110,7 +108,7 @@ def test_a_link_to_a_run_that_is_gone_offers_another(open_page: OpenPage) -> Non
             }"""
         )
         assert covered == [], (width, height)
-    resized(page, 1280, 800)
+    resize(page, 1280, 800)
     page.click("#notice-close")
     expect(page.locator("#notice")).to_have_count(0)
     page.click("#connection-why")
@@ -124,61 +122,63 @@ def test_a_link_to_a_run_that_is_gone_offers_another(open_page: OpenPage) -> Non
 
 
 @pytest.fixture
-def mortal() -> Iterator[Mortal]:
-    server = Mortal()
+def restartable_server() -> Iterator[RestartableServer]:
+    server = RestartableServer()
     yield server
     server.kill()
 
 
-def test_a_changed_token_is_reported(open_page: OpenPage, mortal: Mortal) -> None:
+def test_a_changed_token_is_reported(open_page: OpenPage, restartable_server: RestartableServer) -> None:
     """The log stays visible; opening the new address in the same browser reconnects the page."""
-    mortal.kill()
-    mortal.token = "the-first-of-two-tokens"
-    mortal.start()
-    page = open_page(f"{mortal.url}/?token={mortal.token}")
+    restartable_server.kill()
+    restartable_server.token = "the-first-of-two-tokens"
+    restartable_server.start()
+    page = open_page(f"{restartable_server.url}/?token={restartable_server.token}")
     page.fill("#prompt", "once upon a time")
     page.click("#btn-prefill")
-    shows(page, 1)
-    mortal.kill()
-    mortal.token = "the-second-of-two-tokens"
-    mortal.start()
+    wait_for_record(page, 1)
+    restartable_server.kill()
+    restartable_server.token = "the-second-of-two-tokens"
+    restartable_server.start()
     page.wait_for_selector("#connection.gone", timeout=30_000)
     expect(page.locator("#notice")).to_contain_text("asks for a token that this browser does not have")
     expect(page.locator("#notice")).to_contain_text("The 2 records of this run are still here to read")
     expect(page.locator("#btn-again")).to_have_count(0)
     other = page.context.new_page()
-    other.goto(f"{mortal.url}/?token={mortal.token}")
+    other.goto(f"{restartable_server.url}/?token={restartable_server.token}")
     expect(page.locator("#notice")).to_contain_text("This run is no longer on the server", timeout=30_000)
     page.click("#btn-again")
     page.wait_for_selector("#connection.live")
 
 
-def test_after_a_killed_server_the_log_is_readable_and_a_restart_possible(open_page: OpenPage, mortal: Mortal) -> None:
-    page = open_page(f"{mortal.url}/?num_blocks=64")
+def test_after_a_killed_server_the_log_is_readable_and_a_restart_possible(
+    open_page: OpenPage, restartable_server: RestartableServer
+) -> None:
+    page = open_page(f"{restartable_server.url}/?num_blocks=64")
     page.fill("#prompt", "once upon a time")
     page.click("#btn-prefill")
-    shows(page, 1)
+    wait_for_record(page, 1)
     step(page, 3)
     sentence = page.locator("#sentence").inner_text()
-    mortal.kill()
+    restartable_server.kill()
     page.wait_for_selector("#connection.lost")
     expect(page.locator("#notice")).to_contain_text("What you see stays")
     assert page.locator("#sentence").inner_text() == sentence
     page.keyboard.press("ArrowLeft")  # what is here can be read meanwhile
-    shows(page, 3)
-    mortal.start()
+    wait_for_record(page, 3)
+    restartable_server.start()
     page.wait_for_selector("#connection.gone", timeout=30_000)
     expect(page.locator("#notice")).to_contain_text("Its 5 records are still here to read")
     expect(page.locator("#btn-step")).to_have_count(0)
     page.select_option("#speed", "16")
     page.click("#btn-play")
-    shows(page, 4)
+    wait_for_record(page, 4)
     assert page.locator("#sentence").inner_text() == sentence
     page.click("#btn-again")
     page.wait_for_selector("#connection.live")
     expect(page.locator("#prompt")).to_have_value("once upon a time")
     page.click("#btn-prefill")
-    shows(page, 1)
+    wait_for_record(page, 1)
 
 
 @pytest.mark.parametrize(
@@ -193,18 +193,18 @@ def test_after_a_killed_server_the_log_is_readable_and_a_restart_possible(open_p
     ],
 )
 def test_a_restart_during_an_outage_is_announced_and_done_later(
-    open_page: OpenPage, mortal: Mortal, locale: str, stopped: str, awaited: str
+    open_page: OpenPage, restartable_server: RestartableServer, locale: str, stopped: str, awaited: str
 ) -> None:
-    page = open_page(f"{mortal.url}/?num_blocks=64", locale=locale)
+    page = open_page(f"{restartable_server.url}/?num_blocks=64", locale=locale)
     page.fill("#prompt", "once upon a time")
     page.click("#btn-prefill")
-    shows(page, 1)
-    mortal.stop()
+    wait_for_record(page, 1)
+    restartable_server.stop()
     page.wait_for_selector("#connection.gone")
     expect(page.locator("#notice")).to_contain_text(stopped)
     page.click("#btn-again")
     expect(page.locator("#notice")).to_contain_text(awaited)
-    mortal.start()
+    restartable_server.start()
     page.wait_for_selector("#connection.live", timeout=30_000)
     expect(page.locator("#prompt")).to_have_value("once upon a time")
     expect(page.locator("#notice")).to_have_count(0)
@@ -225,7 +225,7 @@ def test_missing_texts_are_announced_until_they_load(browser: Browser, live_serv
 
 def test_a_lesson_continues_after_a_restart_of_its_server(open_page: OpenPage, tmp_path: Path) -> None:
     """The stopping server receives no request for the lesson's run."""
-    server = Mortal(data=tmp_path, served=True)
+    server = RestartableServer(data=tmp_path, served=True)
     try:
         page = open_page(f"{server.url}/?distance=learn&lesson=not-yet", until="#lesson .lesson-title")
         page.click("#lesson-go")

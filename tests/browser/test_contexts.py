@@ -38,9 +38,11 @@ def test_nothing_of_a_visit_remains_for_the_next(contexts: Contexts, live_server
     """The second of four visits leaves behind everything that a page and a test can leave."""
     seen, used = [], []
     for visit in range(4):
-        with contexts.lent() as lent:
+        with contexts.reserve() as reserved:
             left = {"color_scheme": "dark", "reduced_motion": "reduce"} if visit == 1 else {}
-            page = lent.page(live_server, ViewportSize(width=390, height=844) if visit == 1 else SIZE, options | left)
+            page = reserved.page(
+                live_server, ViewportSize(width=390, height=844) if visit == 1 else SIZE, options | left
+            )
             used.append(page.context)
             if visit == 1:
                 page.add_init_script("globalThis.left = 1")
@@ -56,8 +58,8 @@ def test_nothing_of_a_visit_remains_for_the_next(contexts: Contexts, live_server
 
 
 def test_two_visitors_of_a_test_share_nothing(contexts: Contexts, live_server: str) -> None:
-    with contexts.lent() as lent:
-        one, other = (lent.page(live_server, SIZE, {"locale": "en-US"}) for _ in range(2))
+    with contexts.reserve() as reserved:
+        one, other = (reserved.page(live_server, SIZE, {"locale": "en-US"}) for _ in range(2))
         found(one, live_server)
         one.evaluate(LEAVES)
         assert found(other, live_server)["local"] == []
@@ -65,10 +67,10 @@ def test_two_visitors_of_a_test_share_nothing(contexts: Contexts, live_server: s
 
 
 def test_a_context_that_a_test_closed_is_not_lent_again(contexts: Contexts, live_server: str) -> None:
-    with contexts.lent() as lent:
-        closed = lent.page(live_server, SIZE, {"locale": "en-US"}).context
+    with contexts.reserve() as reserved:
+        closed = reserved.page(live_server, SIZE, {"locale": "en-US"}).context
         closed.close()
-    with contexts.lent() as lent:
-        page = lent.page(live_server, SIZE, {"locale": "en-US"})
+    with contexts.reserve() as reserved:
+        page = reserved.page(live_server, SIZE, {"locale": "en-US"})
         assert page.context is not closed
         assert found(page, live_server)["online"]

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Route, expect
 
 from tests.browser.driving import OpenPage, prefill
-from tests.browser.settling import still
+from tests.browser.settling import wait_until_still
 
 PANEL = """\
 import { html } from "../../kit/html.js";
@@ -98,5 +98,5 @@ def test_tall_panels_scroll_within_their_region(open_page: OpenPage, width: int,
     prefill(page)
     for tab in page.get_by_role("tab").all():
         tab.click()
-        still(page)
+        wait_until_still(page)
         assert page.evaluate(TALL) == [0, 0, True], tab.inner_text()

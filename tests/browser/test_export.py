@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.driving import OpenPage, prefill, wait_until
 from tests.browser.dropping import drop_recording
-from tests.browser.recording import recorded
+from tests.browser.recording import record_prefill
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -137,7 +137,7 @@ def test_every_record_as_an_image_in_one_zip(open_page: OpenPage) -> None:
 def test_an_exported_series_ends_with_the_last_record(open_page: OpenPage, tmp_path: Path) -> None:
     page = prepared(open_page, steps=3)
     expect(page.locator("#export-to")).to_have_value("5")
-    drop_recording(page, recorded(tmp_path / "short.kvtrace", 4, None))
+    drop_recording(page, record_prefill(tmp_path / "short.kvtrace", 4, None))
     expect(page.locator("#export-to")).to_have_value("2")
 
 

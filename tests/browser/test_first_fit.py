@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.axe import complain, open_with_axe, violations
+from tests.browser.axe import fail_on_violations, open_with_axe, violations
 from tests.browser.driving import OpenPage, add, step
 
 # new tokens and prompt: pieces of 4, 8, 5, 7 and 8 blocks of 4; the first four fill 24 blocks
@@ -38,7 +38,7 @@ def test_holes_are_drawn_and_the_refusal_names_them(open_page: OpenPage, width: 
     expect(sentence).to_contain_text("needs 8 in one piece: 9 free, the largest hole 5")
     assert page.locator(".region-part.hole").all_inner_texts() == ["4", "5"]
     expect(page.locator("#sentence")).to_contain_text("9 are free, but the largest hole has 5")
-    complain({"region": [found for found in violations(page) if "region-" in found]})
+    fail_on_violations({"region": [found for found in violations(page) if "region-" in found]})
     assert page.evaluate("document.documentElement.scrollWidth") == width
     page.locator(".region-part.hole.largest").focus()
     page.keyboard.press("ArrowRight")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.driving import OpenPage, prefill, shows, step
-from tests.browser.settling import in_address
+from tests.browser.driving import OpenPage, prefill, step, wait_for_record
+from tests.browser.settling import address_settings
 
 IN_SIGHT = """(selector) => {
   const { left, top, width, height } = document.querySelector(selector).getBoundingClientRect();
@@ -46,10 +46,10 @@ def test_a_forgotten_key_explains_itself_and_can_be_kept(open_page: OpenPage) ->
     expect(why).to_contain_text(f"Layer 0, KV head 0 forgot “{POEM[position]}” (position {position}) when")
     expect(why).to_contain_text("was number")
     expect(why).to_contain_text("the budget is 8")
-    before = in_address(page)["theater"]
+    before = address_settings(page)["theater"]
     page.click("#forgetting-keep")
     expect(page.locator("#compare")).to_have_attribute("data-ready", "true")
-    found = in_address(page)
+    found = address_settings(page)
     assert found["run_a"] == before != found["run_b"]
     page.goto(f"{page.url.split('?')[0]}?theater={found['run_b']}&detail=forgetting")
     row = page.locator(f'#forgetting tr[data-row="{position}"]')
@@ -77,7 +77,7 @@ def test_the_reason_of_a_forgotten_key_is_visible_beside_its_cell(open_page: Ope
         POEM * 3,
     )
     page.click("#btn-prefill")
-    shows(page, 1)
+    wait_for_record(page, 1)
     step(page, 2)
     page.evaluate(
         "import('/static/js/state/settings.js').then(({ settings }) => {"

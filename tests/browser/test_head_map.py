@@ -14,7 +14,7 @@ from engine.model.loader import from_module
 from tests.browser.axe import open_with_axe, violations
 from tests.browser.driving import OpenPage, wait_until
 from tests.browser.dropping import drop_recording
-from tests.browser.settling import still
+from tests.browser.settling import wait_until_still
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
 LAYERS, HEADS, KV_HEADS, DIM = 30, 16, 4, 8
@@ -65,7 +65,7 @@ def test_the_head_map_shows_what_each_head_attends_to(open_page: OpenPage, large
     page.locator(".head-map").hover(position={"x": 40, "y": 40})
     expect(page.locator("[role=tooltip]")).to_contain_text(re.compile(r"Layer \d+, head \d+"))
     page.mouse.move(2, 2)
-    still(page)
+    wait_until_still(page)
     assert [line for line in violations(page) if "token-text" not in line] == []  # the stage's letters fade in
 
 
@@ -102,7 +102,7 @@ def test_the_head_map_shows_the_newest_row_and_stays_still(open_page: OpenPage, 
     expect(page.locator(".map-legend")).to_have_count(0)
     for key in ("ArrowLeft", "ArrowLeft", "ArrowRight"):
         page.keyboard.press(key)
-        still(page)
+        wait_until_still(page)
     assert shown(page) == opened
 
 
@@ -116,7 +116,7 @@ def test_the_arrays_of_a_record_come_in_one_request(open_page: OpenPage, large: 
     page.goto(f"{live_server}/?recording={kept['id']}&detail=attention&overview=row")
     expect(page.locator(".matrix .panel-foot")).to_have_text("query ↓ · key → · row to its max")
     wait_until(page, f"import('/static/js/state/store.js').then((s) => ({WHOLE})(s.log.value))")
-    still(page)
+    wait_until_still(page)
     for _ in range(100):  # the browser tells of a request a little later than it makes it
         whole = [request.url for request in requests if request.url.split("?")[0].endswith("/capture")]
         if whole:

@@ -3,8 +3,8 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import OpenPage, prefill, shows, step
-from tests.browser.lesson_walk import unsurely_to
+from tests.browser.driving import OpenPage, prefill, step, wait_for_record
+from tests.browser.lesson_walk import continue_to
 
 FOCUSED = "((e) => (e === document.body ? '' : e.id || e.className))(document.activeElement)"
 
@@ -112,7 +112,7 @@ ON_A_PHONE = ("btn-present", "btn-export", "btn-help", "position")
 def test_escape_restores_the_focus(open_page: OpenPage, width: int) -> None:
     page = open_page(width=width, height=844)
     page.click("#btn-prefill")
-    shows(page, 1)
+    wait_for_record(page, 1)
     for opener in OPENED if width > 1000 else ON_A_PHONE:
         page.locator(f"#{opener}").focus()
         page.keyboard.press("Enter")
@@ -172,7 +172,7 @@ def test_after_a_wrong_answer_the_focus_is_at_the_remaining_answers(open_page: O
 def test_placing_a_block_by_keyboard_keeps_the_focus_at_the_operations(open_page: OpenPage) -> None:
     """The table's button is disabled then, as no block is in the hand; and so with a line that is taken back."""
     page = open_page("/?distance=learn&lesson=pages.yours", until="#lesson-title")
-    unsurely_to(page, ".desk")
+    continue_to(page, ".desk")
     page.locator(".desk-chip[data-head=true]").press("Enter")
     page.locator("button.desk-name").nth(2).press("Enter")
     expect(page.locator(".work-list li")).to_have_count(1)

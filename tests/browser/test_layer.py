@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from engine.trace import codec
 from engine.trace.records import LayerCapture
 from tests.browser.driving import prefill, step
-from tests.browser.settling import in_address, theater_of
+from tests.browser.settling import address_settings, theater_of
 from tests.server.conftest import Client
 
 OpenPage = Callable[..., Page]
@@ -85,7 +85,7 @@ def test_a_fork_without_a_head_says_which_is_off(open_page: OpenPage) -> None:
     expect(page.locator("#layer-panel")).to_have_attribute("data-stale", "false")
     page.locator("#layer-off-head").click()
     expect(page.locator("#compare")).to_have_attribute("data-ready", "true")
-    page.goto(f"{page.url.split('?')[0]}?theater={in_address(page)['run_b']}&detail=layer&layer=1&head=2")
+    page.goto(f"{page.url.split('?')[0]}?theater={address_settings(page)['run_b']}&detail=layer&layer=1&head=2")
     expect(page.locator(".layer-off")).to_contain_text("off in this run: head 2 of layer 1 from record 3 on")
     expect(page.locator("#layer-panel .layer-cell")).to_have_count(5)
 

@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.driving import OpenPage, wait_until
-from tests.browser.lesson_walk import stands_at
-from tests.browser.settling import still
+from tests.browser.lesson_walk import wait_for_one_of
+from tests.browser.settling import wait_until_still
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "static" / "lessons"
 LESSONS = [re.findall(r'^id = "(.+)"$', path.read_text(), re.MULTILINE)[0] for path in sorted(FOLDER.glob("*.md"))]
@@ -45,7 +45,7 @@ def test_the_stage_shows_the_run_of_the_lessons_current_item(open_page: OpenPage
     page = open_page(f"/?distance=learn&lesson={lesson}", until=".article, .path-card")
     expect(page.locator(".article")).to_be_visible()
     for _ in range(MOST):
-        at = stands_at(page, ".lesson-over", "#lesson-answer", "#work-unsure", "#lesson-go:enabled")
+        at = wait_for_one_of(page, ".lesson-over", "#lesson-answer", "#work-unsure", "#lesson-go:enabled")
         wait_until(page, AGREES)
         for rule in page.evaluate(ASKS):
             expect(page.locator(f".lesson-stage {ANSWERING.get(rule, '.answers-nothing')}")).to_have_count(0)
@@ -74,7 +74,7 @@ def test_a_new_prompt_is_shown_from_its_first_token(open_page: OpenPage, width: 
 def test_texts_of_a_prediction_do_not_cover_row_names(open_page: OpenPage) -> None:
     page = open_page("/?distance=learn&lesson=may-be-forgotten", width=1280, height=800, until=".article")
     for _ in range(MOST):
-        at = stands_at(page, "#lesson-answer", "#lesson-go:enabled")
+        at = wait_for_one_of(page, "#lesson-answer", "#lesson-go:enabled")
         question = page.locator(".question[data-over=false]").last
         if at == "#lesson-answer" and question.locator(".answer", has_text="position 42").count():
             break
@@ -89,7 +89,7 @@ def test_texts_of_a_prediction_do_not_cover_row_names(open_page: OpenPage) -> No
     page.click("#lesson-go:enabled")
     labels = page.locator('.mark[data-kind="tokens"] .mark-label')
     expect(labels).to_have_count(3)
-    still(page)
+    wait_until_still(page)
     left = page.locator(".lesson-stage .token-row-window").evaluate("window => window.getBoundingClientRect().left")
     assert min(labels.evaluate_all("all => all.map(one => one.getBoundingClientRect().left)")) >= left
 
@@ -132,7 +132,7 @@ def test_waiting_sequences_are_shown_beside_the_text(open_page: OpenPage, lesson
     page = open_page(f"/?distance=learn&lesson={lesson}", until=".article", width=width, height=height)
     checked = 0
     for _ in range(MOST):
-        at = stands_at(page, ".lesson-over", "#lesson-answer", "#work-unsure", "#lesson-go:enabled")
+        at = wait_for_one_of(page, ".lesson-over", "#lesson-answer", "#work-unsure", "#lesson-go:enabled")
         if part := page.evaluate(STATES_WAITING):
             selector, attribute, count = DRAWN_WAITING[part]
             assert page.evaluate(WAITING) > 0

@@ -8,8 +8,8 @@ from playwright.sync_api import Page, expect
 from app.lessons.catalogue import lesson_files, shipped_folder
 from tests.browser.axe import open_with_axe, violations
 from tests.browser.driving import OpenPage, wait_until
-from tests.browser.lesson_walk import give, stands_at, unsurely_to
-from tests.browser.settling import comes_to, resized, settled, still
+from tests.browser.lesson_walk import answer_question, continue_to, wait_for_one_of
+from tests.browser.settling import resize, settled_value, wait_for_value, wait_until_still
 
 TWO = "/?distance=learn&lesson=not-yet"
 
@@ -29,7 +29,7 @@ def open_two(open_page: OpenPage, **options: object) -> Page:
 
 def to_the_second(page: Page) -> None:
     page.click("#lesson-go")
-    give(page, "15")
+    answer_question(page, "15")
     expect(page.locator(".question")).to_have_count(2)
 
 
@@ -46,11 +46,11 @@ def test_a_lesson_is_opened_from_the_list_and_its_position_restored(open_page: O
     to_the_second(page)
     question = page.locator(".question")
     expect(page.locator("#lesson-go")).to_have_count(0)
-    give(page, "15")
+    answer_question(page, "15")
     expect(page.locator(".verdict").last).to_contain_text("what follows is known already")
     expect(question.last.locator(".answer-mark:not(.wrong)")).to_have_count(0)
     expect(page.locator("html")).to_have_attribute("data-num-records", "1")
-    give(page, "1")
+    answer_question(page, "1")
     expect(page.locator(".verdict").last).to_contain_text("Right.")
     expect(page.locator("html")).to_have_attribute("data-num-records", "1")
     page.click("#lesson-go")
@@ -75,7 +75,7 @@ def test_a_lesson_is_opened_from_the_list_and_its_position_restored(open_page: O
     page.goto(re.sub(r"theater=[^&]+", "theater=gone", page.url))
     expect(page.locator(".question")).to_have_count(3)
     expect(page.locator("html")).to_have_attribute("data-num-records", "2")
-    give(page, "nowhere yet")
+    answer_question(page, "nowhere yet")
     expect(page.locator(".verdict").last).to_contain_text("Right.")
 
     page.locator(".lesson-tools button").first.click()
@@ -92,7 +92,7 @@ def test_a_prediction_is_made_on_the_stage_and_the_transport_is_free_at_the_end(
     """
     page = open_two(open_page)
     expect(page.locator("#btn-step")).to_be_hidden()
-    give(page, "1")
+    answer_question(page, "1")
     expect(page.locator("#lesson-go")).to_be_visible()
     page.click("#lesson-title")
     page.keyboard.press("PageDown")
@@ -102,7 +102,7 @@ def test_a_prediction_is_made_on_the_stage_and_the_transport_is_free_at_the_end(
     page.keyboard.press("ArrowRight")
     expect(page.locator("html")).to_have_attribute("data-view-index", "1")
 
-    give(page, "nowhere yet")
+    answer_question(page, "nowhere yet")
     page.click("#lesson-go")
     expect(page.locator(".question")).to_have_count(4)
     offers = page.locator('.mark[data-kind="tokens"][data-role="offered"]')
@@ -111,7 +111,7 @@ def test_a_prediction_is_made_on_the_stage_and_the_transport_is_free_at_the_end(
     expect(page.locator('.mark[data-role="chosen"]')).to_have_text("16")
     expect(page.locator(".question").last.locator("input:checked + span")).to_have_text("16")
     page.click("#lesson-answer")
-    give(page, "17")
+    answer_question(page, "17")
     page.click("#lesson-go")
     expect(page.locator("html")).to_have_attribute("data-num-records", "4")
     expect(page.locator(".mark")).to_have_count(2)
@@ -122,7 +122,7 @@ def test_a_prediction_is_made_on_the_stage_and_the_transport_is_free_at_the_end(
     box = outcome.bounding_box()
     assert token and box and abs(box["x"] + box["width"] - token["x"] - token["width"]) < 4
 
-    unsurely_to(page, ".lesson-over")
+    continue_to(page, ".lesson-over")
     expect(page.locator(".lesson-over")).to_contain_text("3 of 6")
     page.click("#lesson-leave")
     page.fill("#prompt", "Once upon a time")
@@ -134,11 +134,11 @@ def test_a_prediction_is_made_on_the_stage_and_the_transport_is_free_at_the_end(
 def test_nothing_blocks_a_learner(open_page: OpenPage, width: int, height: int, theme: str) -> None:
     page = open_with_axe(open_page, f"{TWO}&theme={theme}", width=width, height=height, until=".article")
     to_the_second(page)
-    give(page, "15")
-    give(page, "1")
+    answer_question(page, "15")
+    answer_question(page, "1")
     page.click("#lesson-go")
     expect(page.locator(".question")).to_have_count(3)
-    still(page)
+    wait_until_still(page)
     assert violations(page) == []
     assert page.evaluate("document.scrollingElement.scrollWidth") <= width
     button = page.locator("#lesson-answer").bounding_box()
@@ -152,7 +152,7 @@ def test_a_new_item_is_scrolled_to_its_beginning(open_page: OpenPage, width: int
     """The beginning is visible even if the item is higher than the window, and has the keyboard focus."""
     page = open_lesson(open_page, width=width, height=height)
     for _ in range(12):
-        to_do = stands_at(page, "#lesson-answer", "#lesson-go:enabled")
+        to_do = wait_for_one_of(page, "#lesson-answer", "#lesson-go:enabled")
         at = page.locator(".lesson-part").count()
         if to_do == "#lesson-answer":
             page.locator(".question[data-over=false] .unsure").last.click()
@@ -161,7 +161,7 @@ def test_a_new_item_is_scrolled_to_its_beginning(open_page: OpenPage, width: int
             page.click("#lesson-go")
         expect(page.locator(".lesson-part")).not_to_have_count(at)
         expect(page.locator("#lesson")).to_have_attribute("aria-busy", "false")
-        still(page)
+        wait_until_still(page)
         first = page.locator(".lesson-part").nth(at - 1)
         verdict = first.locator(".verdict") if first.locator(".verdict").count() else first
         sight, box = page.locator(".lesson").bounding_box(), verdict.bounding_box()
@@ -171,7 +171,7 @@ def test_a_new_item_is_scrolled_to_its_beginning(open_page: OpenPage, width: int
 
 def test_setup_actions_include_the_following_steps(open_page: OpenPage) -> None:
     page = open_lesson(open_page, "/?distance=learn&lesson=who-runs")
-    unsurely_to(page, ".lesson-section:nth-of-type(2) #lesson-go")
+    continue_to(page, ".lesson-section:nth-of-type(2) #lesson-go")
     expect(page.locator("#lesson-go")).to_contain_text("Restart")
     page.click("#lesson-go")  # a new run, three prompts, one step
     expect(page.locator(".question[data-over=false]")).to_have_count(1)
@@ -222,7 +222,7 @@ def test_lanes_race_in_the_figure_when_the_questions_are_answered(open_page: Ope
     """No lane is computed before, since its result may be the answer to a question."""
     page = open_lesson(open_page, "/?distance=learn&lesson=computed-twice")
     others = lanes(page)  # of races of other tests on this server
-    unsurely_to(page, "#lesson-go:has-text('race')")
+    continue_to(page, "#lesson-go:has-text('race')")
     assert lanes(page) <= others and page.locator(".question[data-over=false]").count() == 0
     records = page.locator("html").get_attribute("data-num-records")
     page.click("#lesson-go")
@@ -273,12 +273,12 @@ def test_wrong_answers_are_reviewed_on_their_own_run(open_page: OpenPage) -> Non
         expect(page.locator("#lesson-title")).to_have_text(title)
         expect(page.locator(".question")).to_have_count(1)
         expect(page.locator(".came-back")).to_contain_text("on its own lesson’s run")
-        records = settled(page, "document.documentElement.dataset.numRecords")  # its run comes a moment later
+        records = settled_value(page, "document.documentElement.dataset.numRecords")  # its run comes a moment later
         page.locator(".answer").first.click()
         page.click("#lesson-answer")
         expect(page.locator(".verdict")).to_be_visible()
         expect(page.locator("html")).to_have_attribute("data-num-records", records)
-        unsurely_to(page, ".lesson-over")
+        continue_to(page, ".lesson-over")
         page.click("#lesson-all")
         expect(page.locator(".path")).to_be_visible()
         assert page.evaluate("document.querySelector('.lesson').scrollTop") == 0
@@ -297,7 +297,7 @@ def lanes(page: Page) -> set[str]:
 def answer_all(page: Page, option: int | None) -> None:
     """Answer each question once up to the end of a test; no answer gets feedback before the end."""
     for _ in range(30):
-        at = stands_at(page, ".lesson-over", "#lesson-answer", "#lesson-go:enabled")
+        at = wait_for_one_of(page, ".lesson-over", "#lesson-answer", "#lesson-go:enabled")
         if at == ".lesson-over":
             return
         assert page.locator(".verdict, .answer-mark").count() == 0
@@ -312,14 +312,14 @@ def answer_all(page: Page, option: int | None) -> None:
 
 def test_on_a_phone_the_slot_of_a_question_is_shown_and_the_position_is_restored(open_page: OpenPage) -> None:
     page = open_two(open_page, width=390, height=844)
-    give(page, "1")
+    answer_question(page, "1")
     page.click("#lesson-go")
     slots = page.locator('.mark[data-kind="slot"]')
     expect(slots).to_have_count(2, timeout=10_000)  # what came of the last question stands for a while
     slots.first.click()
     expect(page.locator('.mark[data-role="chosen"]')).to_have_count(1)
     expect(page.locator("#lesson-answer")).to_be_enabled()
-    unsurely_to(page, ".lesson-over")
+    continue_to(page, ".lesson-over")
     page.reload()
     expect(page.locator(".lesson-over")).to_be_in_viewport()
 
@@ -334,7 +334,7 @@ def test_a_lesson_about_the_pool_shows_it_whole_on_each_model(open_page: OpenPag
     page.click("#lesson-go")  # prefill
     expect(page.locator(".lesson-regions .figures")).to_be_visible()
     for width, height in ((390, 844), (768, 1024)):
-        resized(page, width, height)
+        resize(page, width, height)
         boxes = [
             page.locator(f".lesson-regions {name}").bounding_box() for name in (".memory", ".memory-map", ".figures")
         ]
@@ -343,16 +343,16 @@ def test_a_lesson_about_the_pool_shows_it_whole_on_each_model(open_page: OpenPag
         assert pool["y"] + pool["height"] <= figures["y"]
         style = "getComputedStyle(document.querySelector('.lesson-regions .memory'))"
         assert page.evaluate(f"{style}.overflowY") == "auto"
-    resized(page, 1280, 800)
-    give(page, "1")
+    resize(page, 1280, 800)
+    answer_question(page, "1")
     expect(page.locator(".question")).to_have_count(2)
-    give(page, "3\u2009KiB")
+    answer_question(page, "3\u2009KiB")
     page.click("#lesson-go")  # a step
     for model, held in (("bundled-gqa", "12\u2009KiB"), ("bundled-mqa", "6\u2009KiB")):
         expect(page.locator("#lesson-go")).to_have_text(f"Restart: model {model}")
         page.click("#lesson-go")
         wait_until(page, f"{name}.then((found) => found === '{model}')")
-        give(page, held)
+        answer_question(page, held)
         expect(page.locator(".verdict").last).to_have_attribute("data-right", "true")
         page.click("#lesson-go")
         expect(page.locator(".lesson-regions .figures")).to_contain_text(held)
@@ -364,7 +364,7 @@ def test_a_knob_a_sandbox_and_the_optional_allocator_exercise(open_page: OpenPag
     """
     page = open_lesson(open_page, "/?distance=learn&lesson=pages")
     knob = page.locator(".lesson-knob")
-    unsurely_to(page, ".lesson-knob")
+    continue_to(page, ".lesson-knob")
     expect(knob).to_have_attribute("aria-valuenow", "4")
     knob.focus()
     page.keyboard.press("ArrowUp")
@@ -375,7 +375,7 @@ def test_a_knob_a_sandbox_and_the_optional_allocator_exercise(open_page: OpenPag
     expect(page.locator("#lesson-changed")).to_have_count(0)
     expect(knob).to_have_text("4")
 
-    unsurely_to(page, ".lesson-sandbox")
+    continue_to(page, ".lesson-sandbox")
     expect(page.locator(".lesson-sandbox")).to_contain_text("0 of 6 right")
     page.click(".lesson-home")
     expect(page.locator("#path-pages")).to_have_attribute("data-state", "over")
@@ -393,7 +393,7 @@ def test_a_knob_a_sandbox_and_the_optional_allocator_exercise(open_page: OpenPag
     page.keyboard.press("ArrowLeft")
     expect(page.locator("html")).to_have_attribute("data-view-index", "1")
 
-    unsurely_to(page, ".desk")
+    continue_to(page, ".desk")
     records = page.locator("html").get_attribute("data-num-records")
     chip, row = page.locator('.desk-chip[data-head="true"]'), page.locator('.desk-row[data-seq="2"]')
     chip.drag_to(row)
@@ -423,9 +423,9 @@ def test_a_knob_a_sandbox_and_the_optional_allocator_exercise(open_page: OpenPag
 
 def test_the_allocator_exercise_covers_nothing(open_page: OpenPage) -> None:
     page = open_with_axe(open_page, "/?distance=learn&lesson=pages", width=390, height=844, until=".article")
-    unsurely_to(page, ".desk")
+    continue_to(page, ".desk")
     page.locator('.desk-chip[data-head="true"]').click()
-    still(page)
+    wait_until_still(page)
     assert violations(page) == []
     assert page.evaluate("document.scrollingElement.scrollWidth") <= 390
     chip = page.locator('.desk-chip[data-head="true"]').bounding_box()
@@ -454,7 +454,7 @@ def test_a_late_lesson_does_not_replace_the_one_chosen_since(open_page: OpenPage
 def test_wrong_answers_are_asked_again_two_lessons_later(open_page: OpenPage) -> None:
     page = open_lesson(open_page, "/?distance=learn&lesson=computed-twice")
     question = ".question[data-over=false]"
-    while stands_at(page, question, "#lesson-go:enabled") != question:
+    while wait_for_one_of(page, question, "#lesson-go:enabled") != question:
         page.click("#lesson-go")
     page.locator(f"{question} .unsure").click()
     page.click("#lesson-answer")
@@ -464,7 +464,7 @@ def test_wrong_answers_are_asked_again_two_lessons_later(open_page: OpenPage) ->
     page.click("#lesson-go")
     expect(page.locator(".came-back")).to_have_count(1)
     expect(page.locator(".question legend")).to_contain_text("How many tokens does the next step compute?")
-    give(page, "1")
+    answer_question(page, "1")
     expect(page.locator(".verdict")).to_contain_text("Right.")
     page.reload()
     expect(page.locator(".came-back")).to_have_count(1)
@@ -473,9 +473,9 @@ def test_wrong_answers_are_asked_again_two_lessons_later(open_page: OpenPage) ->
 
 def test_byte_marks_do_not_cover_the_heading_and_a_wrong_reason_has_a_hint(open_page: OpenPage) -> None:
     page = open_page("/?distance=learn&lesson=memory-that-does-not-grow", width=390, height=844, until="#lesson")
-    unsurely_to(page, '.mark[data-kind="bytes"]')
+    continue_to(page, '.mark[data-kind="bytes"]')
     expect(page.locator('.mark[data-kind="bytes"]')).to_have_count(5)
-    comes_to(
+    wait_for_value(
         page,
         """(() => {
           const boxes = (selector) => [...document.querySelectorAll(selector)].map((e) => e.getBoundingClientRect());
@@ -486,12 +486,12 @@ def test_byte_marks_do_not_cover_the_heading_and_a_wrong_reason_has_a_hint(open_
     )
     for _ in range(30):
         question = page.locator(".question[data-over=false]", has_text="Why does it not find more")
-        if stands_at(page, "#lesson-answer", "#lesson-go:enabled") == "#lesson-go:enabled":
+        if wait_for_one_of(page, "#lesson-answer", "#lesson-go:enabled") == "#lesson-go:enabled":
             page.click("#lesson-go")
         elif question.count():
             break
         else:
             page.locator(".question[data-over=false] .unsure").last.click()
             page.click("#lesson-answer")
-    give(page, "there is no more that it could find")
+    answer_question(page, "there is no more that it could find")
     expect(page.locator(".question").last).to_contain_text("Then the log would name no reason")

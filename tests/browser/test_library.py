@@ -18,9 +18,9 @@ from engine.trace import codec
 from engine.trace.log import TraceReader
 from engine.trace.operations import Allocate
 from tests.browser.axe import open_with_axe, violations
-from tests.browser.driving import OpenPage, prefill, shows, step, wait_until
+from tests.browser.driving import OpenPage, prefill, step, wait_for_record, wait_until
 from tests.browser.dropping import drop
-from tests.browser.settling import in_address, theater_of
+from tests.browser.settling import address_settings, theater_of
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests/golden/cache.kvtrace"
@@ -44,10 +44,10 @@ def test_a_shipped_recording_is_opened_and_the_live_run_comes_back(open_page: Op
     expect(page.locator("#btn-to-live")).to_be_visible()
     page.click("#btn-to-live")
     expect(page.locator("#connection")).to_have_class(re.compile("live"))
-    shows(page, 2)
+    wait_for_record(page, 2)
     assert page.locator("#sentence").inner_text() == sentence
     expect(page).not_to_have_url(re.compile("recording="))
-    assert in_address(page)["theater"] == live
+    assert address_settings(page)["theater"] == live
 
 
 BROKEN_DATES = """() => [...document.querySelectorAll('.library-facts')].filter(({ firstChild, textContent }) => {
@@ -72,7 +72,7 @@ def test_dates_of_recordings_stay_on_one_line_on_a_phone(open_page: OpenPage) ->
 
 def test_a_link_opens_a_recording_at_its_step_with_its_arrays(open_page: OpenPage) -> None:
     page = open_page("/?recording=rec-moon&step=9&block_size=8&telling=expert", connection="replay")
-    shows(page, 9)
+    wait_for_record(page, 9)
     expect(page.locator("#position")).to_contain_text("record 10 of")
     page.click('[data-position="20"]')
     expect(page.locator('#region-provenance [data-kind="weight"]')).to_contain_text(
@@ -80,7 +80,7 @@ def test_a_link_opens_a_recording_at_its_step_with_its_arrays(open_page: OpenPag
     )
     page.keyboard.press("Escape")
     page.click("#btn-back")
-    shows(page, 8)
+    wait_for_record(page, 8)
     expect(page).to_have_url(re.compile("block_size=8"))  # the live run's settings stay what they are
 
 
@@ -89,7 +89,7 @@ def test_earlier_keys_and_values_of_a_recording_are_loaded(open_page: OpenPage) 
     column.
     """
     page = open_page("/?recording=rec-moon&step=20", connection="replay")
-    shows(page, 20)
+    wait_for_record(page, 20)
     missing = """
       Promise.all(['state/store', 'panels/stage/token_row_columns'].map((name) => import(`/static/js/${name}.js`)))
       .then(([store, { cellOf }]) => {
@@ -131,7 +131,7 @@ def test_a_run_is_recorded_named_tagged_opened_and_deleted(open_page: OpenPage) 
     expect(page.locator(".library-row", has_text="Lesson <one>")).to_have_count(0)
     expect(page.locator("#toasts")).to_contain_text("has been deleted")
     expect(page.locator("#connection")).to_have_class(re.compile("live"))  # where one came from
-    shows(page, 3)
+    wait_for_record(page, 3)
 
 
 def test_tags_typed_while_a_name_is_saved_are_saved_too(open_page: OpenPage) -> None:
@@ -174,8 +174,8 @@ def test_a_dropped_file_leads_back_to_the_live_run(open_page: OpenPage) -> None:
     expect(page).to_have_url(re.compile("recording=rec-"))  # it is saved
     page.click("#btn-to-live")
     expect(page.locator("#connection")).to_have_class(re.compile("live"))
-    shows(page, 1)
-    assert in_address(page)["theater"] == live
+    wait_for_record(page, 1)
+    assert address_settings(page)["theater"] == live
 
 
 def test_a_dropped_file_that_is_no_trace_is_refused(open_page: OpenPage) -> None:
@@ -288,7 +288,7 @@ def test_without_a_model_nothing_offers_to_start_again(browser: Browser, replay_
 
 def test_an_unlikely_sampled_token_is_listed_with_the_likeliest(open_page: OpenPage) -> None:
     page = open_page("/?recording=rec-samples&step=12&seq=1", connection="replay")
-    shows(page, 12)
+    wait_for_record(page, 12)
     expect(page.locator(".candidate.chosen")).to_have_count(1)
     expect(page.locator(".candidate.chosen")).to_contain_text("chosen")
 
@@ -304,7 +304,7 @@ def test_back_returns_from_a_recording_to_the_run_and_forward_to_the_recording(o
     page.wait_for_selector("#connection.live")
     assert theater_of(page) == run
     wait_until(page, "!location.search.includes('recording=')")
-    shows(page, 1)
+    wait_for_record(page, 1)
     page.go_forward()
     page.wait_for_selector("#connection.replay")
     page.click("#btn-to-live")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.axe import AXE, complain, violations
+from tests.browser.axe import AXE, fail_on_violations, violations
 from tests.browser.driving import OpenPage, prefill, wait_until
 from tests.browser.message_server import CommandedServer
 
@@ -100,7 +100,7 @@ def test_the_page_passes_axe_while_a_model_loads(
     page = opened(open_page, held.url + path, color_scheme=scheme, locale=locale, width=width, bypass_csp=True)
     page.add_script_tag(path=str(AXE))
     expect(page.locator("#intro-sentence, #model-way").first).to_contain_text("held")
-    complain({path: violations(page)})
+    fail_on_violations({path: violations(page)})
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 

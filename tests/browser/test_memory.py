@@ -5,8 +5,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import POEM, OpenPage, add, prefill, rests, shows, step, wait_until
-from tests.browser.settling import comes_to, still
+from tests.browser.driving import POEM, OpenPage, add, prefill, step, wait_for_record, wait_for_rest, wait_until
+from tests.browser.settling import wait_for_value, wait_until_still
 
 GEOMETRY = """() => {
   const box = (e) => e.getBoundingClientRect();
@@ -32,13 +32,13 @@ def test_at_1280_by_800_the_pool_fits_and_no_figure_is_cut(open_page: OpenPage, 
     page = open_page("/" + query)
     prefill(page)
     step(page)
-    comes_to(page, f"({GEOMETRY})()", {"cut": [], "scrolls": False, "level": level})
+    wait_for_value(page, f"({GEOMETRY})()", {"cut": [], "scrolls": False, "level": level})
 
 
 def test_a_pool_of_thousands_is_a_map_that_arrow_keys_walk(open_page: OpenPage) -> None:
     page = open_page("/?num_blocks=4096")
     prefill(page)
-    comes_to(page, f"({GEOMETRY})()", {"cut": [], "scrolls": False, "level": "blocks"})
+    wait_for_value(page, f"({GEOMETRY})()", {"cut": [], "scrolls": False, "level": "blocks"})
     expect(page.locator(".block-button")).to_have_count(1)
     page.locator(".block-button").focus()
     page.keyboard.press("ArrowRight")
@@ -105,8 +105,8 @@ def test_a_block_moves_from_the_free_queue_and_the_motion_ends(open_page: OpenPa
       look();
     }""")
     step(page)
-    rests(page, 2)
-    still(page)
+    wait_for_rest(page, 2)
+    wait_until_still(page)
     moved = page.evaluate("window.frames_.size")
     assert moved >= 3  # before, on the way, after
     page.wait_for_timeout(300)
@@ -118,7 +118,7 @@ def test_on_a_phone_the_map_and_the_provenance_chain_scroll_together(open_page: 
     page.click("#tab-setup")
     page.fill("#prompt", POEM)
     page.click("#btn-prefill")
-    shows(page, 1)
+    wait_for_record(page, 1)
     page.click("#tab-memory")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     page.locator(".entry").nth(2).click()

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.axe import complain, open_with_axe, violations
-from tests.browser.driving import OpenPage, prefill, shows, wait_until
+from tests.browser.axe import fail_on_violations, open_with_axe, violations
+from tests.browser.driving import OpenPage, prefill, wait_for_record, wait_until
 from tests.browser.message_server import CommandedServer
 
 MODEL = "import('/static/js/state/run.js').then(({ own }) => own.log.value?.header.model.name)"
@@ -41,7 +41,7 @@ def test_a_link_names_the_model_and_the_header_leads_to_the_others(open_page: Op
     wait_until(page, "!location.search.includes('model=')")
     expect(page.locator("#prompt")).to_have_value("Who has seen the wind?")  # it waits to be sent again
     page.click("#btn-prefill")
-    shows(page, 1)
+    wait_for_record(page, 1)
 
 
 def test_a_model_is_chosen_by_keyboard_and_the_scene_starts_again(open_page: OpenPage) -> None:
@@ -61,7 +61,7 @@ def test_a_model_is_chosen_by_keyboard_and_the_scene_starts_again(open_page: Ope
     page.keyboard.press("Enter")
     is_on(page, MQA)
     expect(page.locator("#btn-models")).to_contain_text(MQA)
-    shows(page, 0)  # the scene's prompts wait
+    wait_for_record(page, 0)  # the scene's prompts wait
     wait_until(page, f"location.search.includes('model={MQA}') && location.search.includes('scene=moon')")
     page.reload()
     is_on(page, MQA)
@@ -94,7 +94,7 @@ def test_the_choice_of_models_passes_axe_and_fits_touch(
     is_on(page, GQA)
     page.click("#btn-models")
     expect(page.locator("#models-memory")).to_be_visible()
-    complain({"models": violations(page)})
+    fail_on_violations({"models": violations(page)})
     assert page.evaluate("document.documentElement.scrollWidth") == width
     if phone:
         for target in ("#btn-models", f'#models [data-model="{MQA}"]'):

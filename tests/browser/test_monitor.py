@@ -11,7 +11,7 @@ import app.log_index.derived_files
 import app.session.run
 from app.ground.errors import AppError
 from engine.observe.monitor import attachment
-from tests.browser.axe import complain, open_with_axe, violations
+from tests.browser.axe import fail_on_violations, open_with_axe, violations
 from tests.browser.driving import OpenPage
 from tests.monitor_server import attached_server
 from tests.unit.monitor.metrics_server import MetricsServer
@@ -117,7 +117,7 @@ def test_the_monitor_explains_long_logs_too(
         page.locator("#large-prefixes summary").click()
         page.locator(".monitor-unknowns summary").click()
         expect(page.locator("#large-prefixes .branches")).to_be_visible()
-        complain({"in windows": violations(page)})
+        fail_on_violations({"in windows": violations(page)})
         with monkeypatch.context() as meanwhile:  # as of a survey that turned out to be damaged
             meanwhile.setattr(app.log_index.derived_files.LogIndexes, "find", not_yet)
             page.locator("#monitor-prompt").fill("0 1 2 3")
@@ -158,4 +158,4 @@ def test_it_is_accessible(open_page: OpenPage, tmp_path: Path, locale: str, them
     with attached_server(tmp_path) as (_, url):
         page = open_with_axe(open_page, url, locale=locale, connection="replay", color_scheme=theme)
         page.locator("#region-monitor .branches").wait_for()
-        complain({f"{locale}, {theme}": violations(page)})
+        fail_on_violations({f"{locale}, {theme}": violations(page)})

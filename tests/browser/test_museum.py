@@ -8,9 +8,9 @@ from playwright.sync_api import Page, expect
 
 from app.scenes.museum import EXHIBITS
 from app.scenes.scene_texts import scene_texts
-from tests.browser.axe import complain, open_with_axe, violations
+from tests.browser.axe import fail_on_violations, open_with_axe, violations
 from tests.browser.driving import OpenPage
-from tests.browser.settling import comes_to, theater_of
+from tests.browser.settling import theater_of, wait_for_value
 
 OWN = "import('/static/js/state/run.js').then(({ own }) => own.numRecords.value)"
 
@@ -120,7 +120,7 @@ def test_open_on_the_stage_follows_the_faulty_run_under_a_badge(open_page: OpenP
     theater = theater_of(page)
     viewers = f"""fetch('/api/theaters').then((r) => r.json()).then(({{theaters}}) =>
       ['{own}', '{theater}'].map((id) => theaters.find((t) => t.theater === id).status.viewers))"""
-    comes_to(page, viewers, [0, 1])  # a session without viewers can make room
+    wait_for_value(page, viewers, [0, 1])  # a session without viewers can make room
 
     replay = open_page(f"/?recording=/api/theaters/{theater}/trace&detail=museum", connection="replay")
     expect(replay.locator("#fault-badge")).to_have_attribute("data-fault", "missing_causal_mask")
@@ -159,7 +159,7 @@ def test_the_museum_passes_axe_and_its_layout_holds(open_page: OpenPage, width: 
     )
     run_to_the_end(page)
     look(page, 3)
-    complain({"museum": violations(page)})
+    fail_on_violations({"museum": violations(page)})
     assert page.evaluate("document.documentElement.scrollWidth") == width
     if width > 720:
         return

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.axe import open_with_axe, violations
 from tests.browser.driving import OpenPage, wait_until
-from tests.browser.settling import resized
+from tests.browser.settling import resize
 
 BEATS = ["next", "ask", "again", "race", "kept", "serve", "fan"]
 SENTENCES: dict[str, dict[str, str | re.Pattern[str]]] = {
@@ -269,7 +269,7 @@ def test_words_of_the_opening_are_visible_and_large_enough(open_page: OpenPage) 
     page = open_page(opening=True)
     to_the_fan(page)
     for width, height in ((390, 844), (844, 390), (768, 1024), (1280, 720)):
-        resized(page, width, height)
+        resize(page, width, height)
         boxes = page.evaluate(
             "[...document.querySelectorAll('.opening-word, #opening-skip, #opening-play')]"
             ".map(e => { const {left, top, right, bottom, height} = e.getBoundingClientRect();"

@@ -14,8 +14,8 @@ from app.server.listener import Listener, bind
 from engine.config import EngineConfig
 from engine.connector.tiers.tiers import Tiers
 from engine.model.loader import load_model
-from tests.browser.axe import AXE, complain, violations
-from tests.browser.driving import OpenPage, prefill, select, shows, step
+from tests.browser.axe import AXE, fail_on_violations, violations
+from tests.browser.driving import OpenPage, prefill, select, step, wait_for_record
 
 SHELF = '#tiers [data-medium="cpu"]'
 
@@ -53,7 +53,7 @@ def test_a_prompt_of_an_earlier_run_is_loaded_and_the_page_says_from_where(
     page.click("#btn-reset")
     expect(page.locator("html")).to_have_attribute("data-num-records", "0")
     page.click("#btn-add")
-    shows(page, 0)
+    wait_for_record(page, 0)
     step(page)
     sentence = page.locator("#sentence")
     expect(sentence).to_contain_text("The next 12 tokens of seq 0 had been computed before")
@@ -82,7 +82,7 @@ def test_cache_tiers_fit_and_pass_axe(open_page: OpenPage, offloading: str, widt
         "[...document.querySelectorAll('#tiers *')].filter((e) => e.scrollWidth > e.clientWidth + 1).length"
     )
     assert over == 0
-    complain({f"{width} px": violations(page)})
+    fail_on_violations({f"{width} px": violations(page)})
 
 
 def test_a_run_without_cache_tiers_shows_none(open_page: OpenPage) -> None:

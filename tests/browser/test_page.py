@@ -5,8 +5,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.driving import POEM, SENT, OpenPage, num_records, prefill, shows, step, tokens, wait_until
-from tests.browser.settling import still
+from tests.browser.driving import POEM, SENT, OpenPage, num_records, prefill, step, tokens, wait_for_record, wait_until
+from tests.browser.settling import wait_until_still
 
 
 def test_prefill_step_and_reset_compute_as_they_say(open_page: OpenPage) -> None:
@@ -24,7 +24,7 @@ def test_prefill_step_and_reset_compute_as_they_say(open_page: OpenPage) -> None
     assert len(page.locator("#generated").inner_text()) == 3  # one character a token in this poem
     expect(page.locator("#sentence")).to_contain_text(f"read the {count + 1} keys")
     page.click("#btn-reset")
-    shows(page, -1)
+    wait_for_record(page, -1)
     expect(page.locator("#prompt")).to_have_value(POEM)
     expect(page.locator('[data-block="0"]')).to_have_attribute("aria-label", re.compile("free, place 1"))
 
@@ -36,20 +36,20 @@ def test_going_back_shows_what_was_and_live_comes_back(open_page: OpenPage) -> N
     sentence = page.locator("#sentence").inner_text()
     count = len(tokens(page))
     page.click("#btn-back")
-    shows(page, 3)
+    wait_for_record(page, 3)
     assert len(tokens(page)) == count - 1
     page.keyboard.press("ArrowLeft")
-    shows(page, 2)
+    wait_for_record(page, 2)
     page.click("#btn-forward")
-    shows(page, 3)
+    wait_for_record(page, 3)
     page.click("#btn-live")
-    shows(page, 4)
+    wait_for_record(page, 4)
     assert page.locator("#sentence").inner_text() == sentence
     page.click("#btn-first")
-    shows(page, -1)
+    wait_for_record(page, -1)
     assert tokens(page) == []
     page.click("#btn-step")  # of the run, whatever is looked at
-    shows(page, 5)
+    wait_for_record(page, 5)
 
 
 def test_a_shared_link_asks_before_its_visitor_drives_the_owners_run(open_page: OpenPage) -> None:
@@ -62,26 +62,26 @@ def test_a_shared_link_asks_before_its_visitor_drives_the_owners_run(open_page: 
     for view, drive in (("look", "#intro-step"), ("bench", "#btn-step")):
         link = f"/?{owner.url.split('?')[1]}&distance={view}"
         phone = open_page(link, width=390, height=844, until=drive)
-        shows(phone, 2)
+        wait_for_record(phone, 2)
         phone.click(drive)
         expect(phone.locator("#notice-foreign")).to_be_visible()
-        shows(owner, 2)
+        wait_for_record(owner, 2)
         phone.click("#btn-own-run")
         expect(phone.locator("#notice-foreign")).to_have_count(0)
         wait_until(phone, f"!location.search.includes({owner.url.split('theater=')[1].split('&')[0]!r})")
         if view == "bench":
             phone.click(drive)
-        shows(phone, 1)
+        wait_for_record(phone, 1)
         assert num_records(owner) == 3
     taker = open_page(link, until="#btn-step")
     taker.click("#btn-step")
     taker.click("#btn-drive")
     taker.click("#btn-step")
-    shows(owner, 3)
+    wait_for_record(owner, 3)
     taker.reload()
-    shows(taker, 3)
+    wait_for_record(taker, 3)
     taker.click("#btn-step")
-    shows(owner, 4)
+    wait_for_record(owner, 4)
 
 
 def test_a_lost_connection_is_shown_and_restored(open_page: OpenPage) -> None:
@@ -99,13 +99,13 @@ def test_a_lost_connection_is_shown_and_restored(open_page: OpenPage) -> None:
 def test_everything_works_by_keyboard(open_page: OpenPage) -> None:
     page = open_page()
     page.locator("body").press("p")
-    shows(page, 1)
+    wait_for_record(page, 1)
     page.keyboard.press("s")
-    shows(page, 2)
+    wait_for_record(page, 2)
     page.keyboard.press("Home")
-    shows(page, -1)
+    wait_for_record(page, -1)
     page.keyboard.press("End")
-    shows(page, 2)
+    wait_for_record(page, 2)
     page.keyboard.press("?")
     expect(page.locator("#help")).to_be_visible()
     page.keyboard.press("Escape")
@@ -121,7 +121,7 @@ def test_a_pointed_key_is_marked_in_the_pool(open_page: OpenPage) -> None:
     prefill(page)
     step(page)
     page.mouse.move(0, 0)
-    still(page)
+    wait_until_still(page)
     canvas = ".pool-window canvas"
     before = page.evaluate(f"document.querySelector('{canvas}').toDataURL()")
     page.click('[data-position="9"]')
@@ -145,7 +145,7 @@ def test_preemption_and_eviction_in_a_small_pool_are_described(open_page: OpenPa
     sentences = ""
     for index in range(int(page.locator("html").get_attribute("data-num-records") or 0)):
         page.evaluate("(i) => import('/static/js/state/store.js').then((store) => store.goTo(i))", index)
-        shows(page, index)
+        wait_for_record(page, index)
         sentences += page.locator("#sentence").inner_text() + "\n"
     assert re.search(r"seq \d was preempted for seq \d. It was the last one admitted. Of its \d+ computed", sentences)
     assert re.search(r"computed tokens \d+ stay in the prefix cache", sentences)
@@ -179,7 +179,7 @@ def test_a_setting_out_of_range_is_explained_in_one_sentence(open_page: OpenPage
     page.fill("#stop", "千")
     page.press("#stop", "Tab")
     page.click("#btn-prefill")
-    shows(page, 1)
+    wait_for_record(page, 1)
     page.select_option("#speed", "0")
     page.click("#btn-run")
     expect(page.locator(".status.finished")).to_have_count(1)

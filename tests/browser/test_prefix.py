@@ -9,10 +9,10 @@ from playwright.sync_api import Page, expect
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loader import from_module
-from tests.browser.axe import complain, open_with_axe, violations
+from tests.browser.axe import fail_on_violations, open_with_axe, violations
 from tests.browser.driving import POEM, OpenPage, add, prefill
 from tests.browser.dropping import drop_recording
-from tests.browser.settling import comes_to
+from tests.browser.settling import wait_for_value
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
 
@@ -85,9 +85,9 @@ def test_arrow_keys_walk_the_tree_which_holds_only_visible_rows(open_page: OpenP
     assert items.count() < 40
     page.locator("[role=treeitem][tabindex='0']").focus()
     page.keyboard.press("End")
-    comes_to(page, "Number(document.activeElement.dataset.row) > 40", True)
+    wait_for_value(page, "Number(document.activeElement.dataset.row) > 40", True)
     page.keyboard.press("ArrowLeft")
-    comes_to(page, "document.activeElement.getAttribute('aria-level')", "1")
+    wait_for_value(page, "document.activeElement.getAttribute('aria-level')", "1")
     expect(page.locator("[role=treeitem]:focus")).to_have_attribute("aria-expanded", "true")
     page.keyboard.press("ArrowLeft")
     expect(page.locator("[role=treeitem]:focus")).to_have_attribute("aria-expanded", "false")
@@ -106,7 +106,7 @@ def test_it_is_accessible(open_page: OpenPage, scheme: str) -> None:
     )
     page.select_option("#prefix-request", "2")
     expect(page.locator("#prefix-answer")).not_to_be_empty()
-    complain({"prefix": violations(page)})
+    fail_on_violations({"prefix": violations(page)})
 
 
 def test_on_a_phone_rows_are_thumb_sized_and_no_wider_than_it(open_page: OpenPage) -> None:

@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.axe import open_with_axe, violations
-from tests.browser.driving import SHOWN, OpenPage, wait_until
-from tests.browser.settling import still
+from tests.browser.driving import PAINTED, OpenPage, wait_until
+from tests.browser.settling import wait_until_still
 
 
 def in_the_room(open_page: OpenPage, **options: int | str) -> Page:
@@ -48,13 +48,13 @@ def test_a_presenters_remote_walks_steps_and_scenes(open_page: OpenPage) -> None
 def test_the_position_stays_between_present_view_and_workspace(open_page: OpenPage) -> None:
     page = in_the_room(open_page)
     for _ in range(4):
-        before = page.evaluate(SHOWN)
+        before = page.evaluate(PAINTED)
         page.keyboard.press("PageDown")
-        wait_until(page, f"{SHOWN} > {before}")
-    before = page.evaluate(SHOWN)
+        wait_until(page, f"{PAINTED} > {before}")
+    before = page.evaluate(PAINTED)
     page.keyboard.press("ArrowLeft")
-    wait_until(page, f"{SHOWN} < {before}")
-    still(page)
+    wait_until(page, f"{PAINTED} < {before}")
+    wait_until_still(page)
     sentence = page.locator("#sentence").inner_text()
     page.keyboard.press("Escape")
     expect(page.locator(".setup")).to_be_visible()

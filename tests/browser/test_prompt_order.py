@@ -4,8 +4,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.axe import open_with_axe, violations
 from tests.browser.driving import OpenPage
-from tests.browser.lesson_walk import unsurely_to
-from tests.browser.settling import still
+from tests.browser.lesson_walk import continue_to
+from tests.browser.settling import wait_until_still
 
 LESSON = "/?distance=learn&lesson=why-did-it-miss"
 
@@ -20,7 +20,7 @@ def lines(page: Page, turn: int) -> list[str]:
 
 def test_parts_are_dragged_and_moved_by_keys_in_every_turn_and_the_session_is_run(open_page: OpenPage) -> None:
     page = open_page(LESSON, until=".article")
-    unsurely_to(page, ".mend")
+    continue_to(page, ".mend")
     expect(page.locator(".mend-mark")).to_have_count(3)
     part(page, 2, "Time").drag_to(part(page, 2, "Then ask"), target_position={"x": 20, "y": 25})
     assert [lines(page, turn)[-1] for turn in (1, 2, 3, 4)] == ["Time: nine", "Time: ten", "Time: eleven", "Time: noon"]
@@ -56,7 +56,7 @@ def test_parts_are_dragged_and_moved_by_keys_in_every_turn_and_the_session_is_ru
 
 def test_a_part_is_moved_in_turns_that_lack_the_other(open_page: OpenPage) -> None:
     page = open_page(LESSON, until=".article")
-    unsurely_to(page, ".mend")
+    continue_to(page, ".mend")
     part(page, 4, "Time").drag_to(part(page, 4, "More told"), target_position={"x": 20, "y": 3})
     assert lines(page, 4)[-3:] == ["Time: noon", "More told: Wool, and bright.", "Last: What is his name?"]
     assert [lines(page, turn)[-1] for turn in (1, 2, 3)] == ["Time: nine", "Time: ten", "Time: eleven"]
@@ -64,10 +64,10 @@ def test_a_part_is_moved_in_turns_that_lack_the_other(open_page: OpenPage) -> No
 
 def test_on_a_phone_a_finger_drags_by_the_handle_and_taps_buttons(open_page: OpenPage) -> None:
     page = open_with_axe(open_page, LESSON, width=390, height=844, has_touch=True, until=".article")
-    unsurely_to(page, ".mend")
+    continue_to(page, ".mend")
     part(page, 2, "Time").locator(".mend-step").nth(1).tap()
     assert lines(page, 2)[1:3] == ["Read: opens a book", "Time: ten"]
-    still(page)
+    wait_until_still(page)
     assert violations(page) == []
     assert page.evaluate("document.scrollingElement.scrollWidth") <= 390
     grip = part(page, 2, "Time").locator("[data-grip]")

@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import POEM, OpenPage, prefill, select, shows, step, wait_until
+from tests.browser.driving import POEM, OpenPage, prefill, select, step, wait_for_record, wait_until
 
 PANEL = "#region-provenance"
 
@@ -55,7 +55,7 @@ def test_links_of_a_chain_lead_through_the_run_and_back_and_forward(open_page: O
     step(page, 2)
     page.click('[data-position="9"]')
     page.locator(f'{PANEL} [data-kind="decision"] .way', has_text="record 2").click()
-    shows(page, 1)
+    wait_for_record(page, 1)
     page.locator(f'{PANEL} [data-kind="block"] .way').click()
     expect(page.locator(f"{PANEL} h2")).to_contain_text("Block")
     page.locator(f'{PANEL} [data-kind="decision"] .way', has_text="allocate").click()
@@ -64,10 +64,10 @@ def test_links_of_a_chain_lead_through_the_run_and_back_and_forward(open_page: O
     expect(page.locator(f"{PANEL} h2")).to_contain_text("Block")
     page.click("#btn-chain-back")
     page.click("#btn-chain-back")
-    shows(page, 3)
+    wait_for_record(page, 3)
     expect(page.locator(f"{PANEL} h2")).to_contain_text("Key")
     page.click("#btn-chain-forward")
-    shows(page, 1)
+    wait_for_record(page, 1)
 
 
 def test_a_reused_block_names_its_writer(open_page: OpenPage) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.axe import complain, open_with_axe, violations
-from tests.browser.driving import OpenPage, prefill, shows, step
-from tests.browser.settling import comes_to
+from tests.browser.axe import fail_on_violations, open_with_axe, violations
+from tests.browser.driving import OpenPage, prefill, step, wait_for_record
+from tests.browser.settling import wait_for_value
 
 OWN = "import('/static/js/state/run.js').then(({ own }) => own.numRecords.value)"
 
@@ -153,7 +153,7 @@ def test_the_transport_bar_drives_the_race_and_then_its_own_run_again(open_page:
     prefill(page)
     step(page, 2)
     page.keyboard.press("ArrowLeft")
-    shows(page, 2)
+    wait_for_record(page, 2)
     text = page.locator("#generated").inner_text()
     page.click("#detail-race")
     expect(page.locator("#sentence")).to_contain_text("All three have the prompt: 16 tokens")
@@ -182,7 +182,7 @@ def test_the_transport_bar_drives_the_race_and_then_its_own_run_again(open_page:
     page.keyboard.press("r")
     expect(page.locator("#sentence")).to_contain_text("Nothing is computed yet")
     page.click("#detail-attention")
-    shows(page, 2)
+    wait_for_record(page, 2)
     expect(page.locator("#generated")).to_have_text(text)
     assert page.evaluate(OWN) == 4  # the request, the prompt and two steps: none was taken since
 
@@ -226,14 +226,14 @@ def test_the_race_is_visible_and_accessible(
         has_touch=phone,
     )
     run_to_the_end(page)
-    complain({"race": violations(page)})
+    fail_on_violations({"race": violations(page)})
     assert page.evaluate("document.documentElement.scrollWidth") == width
     if phone:  # with a thumb, and scrolled
         box = page.locator("#btn-step").bounding_box()
         assert box and box["height"] >= 44
         return
     race = "document.querySelector('#race')"
-    comes_to(page, f"{race}.scrollHeight <= {race}.clientHeight", True)
+    wait_for_value(page, f"{race}.scrollHeight <= {race}.clientHeight", True)
     assert page.evaluate("document.documentElement.scrollHeight") == height
     cut = """[...document.querySelectorAll('.race-lanes td, .race-lanes th')]
       .filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent)"""

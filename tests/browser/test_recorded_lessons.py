@@ -19,7 +19,7 @@ from app.server.listener import Listener, bind
 from app.site.export import write_lessons, write_page
 from tests.browser.axe import AXE, violations
 from tests.browser.driving import OpenPage
-from tests.browser.lesson_walk import give, stands_at
+from tests.browser.lesson_walk import answer_question, wait_for_one_of
 
 
 def is_problem(message: ConsoleMessage) -> bool:
@@ -113,7 +113,7 @@ def open_at(browser: Browser) -> Iterator[OpenAt]:
 
 def to_the_second(page: Page) -> None:
     """Go to the second question; the first one, from an earlier lesson, is answered with "not sure"."""
-    if stands_at(page, "#lesson-answer", "#lesson-go:enabled") != "#lesson-answer":
+    if wait_for_one_of(page, "#lesson-answer", "#lesson-go:enabled") != "#lesson-answer":
         page.click("#lesson-go")
     page.click(".answer.unsure")
     page.click("#lesson-answer")
@@ -127,7 +127,7 @@ def walk(page: Page, until: str = ".lesson-over") -> int:
     over = page.locator(".question[data-over=true]").count()
     num_answered = 0
     while True:
-        at = stands_at(page, until, "#work-unsure", "#lesson-answer", "#lesson-go:enabled")
+        at = wait_for_one_of(page, until, "#work-unsure", "#lesson-answer", "#lesson-go:enabled")
         if at == until:
             return num_answered
         if at == "#work-unsure":
@@ -151,11 +151,11 @@ def test_a_recorded_lesson_asks_before_it_shows_and_plays_to_its_end(file: str, 
     expect(page.locator("#lesson-recorded")).to_contain_text("the answers are in the files of this page")
     expect(page.locator("#lesson-export")).to_have_count(0)
     to_the_second(page)
-    give(page, "3")
+    answer_question(page, "3")
     expect(page.locator(".verdict").last).to_contain_text("Try once more")
     expect(page.locator(".question").last.locator(".answer-mark:not(.wrong)")).to_have_count(0)
     expect(page.locator("html")).to_have_attribute("data-num-records", "0")
-    give(page, "2")
+    answer_question(page, "2")
     expect(page.locator(".verdict").last).to_contain_text("Right.")
     page.click("#lesson-go")
     expect(page.locator("html")).to_have_attribute("data-num-records", "5")
@@ -201,7 +201,7 @@ def test_a_recorded_lesson_grades_other_right_answers(mending: str, open_at: Ope
 def test_a_recorded_lesson_keeps_its_place_when_the_language_changes(file: str, open_at: OpenAt) -> None:
     page = open_at(file, offline=True)
     to_the_second(page)
-    give(page, "2")
+    answer_question(page, "2")
     page.click("#lesson-go")
     page.click("#btn-language")
     expect(page.locator("#lesson-title")).not_to_have_text("From one piece to pages")
@@ -219,7 +219,7 @@ def test_a_site_loads_a_lesson_when_it_is_opened(site: str, open_at: OpenAt) -> 
     page.click("#path-not-yet")
     expect(page.locator("#lesson-title")).to_have_text("The token that is not there yet")
     to_the_second(page)
-    give(page, "1")
+    answer_question(page, "1")
     page.click("#lesson-go")
     expect(page.locator("html")).to_have_attribute("data-num-records", "2")
     assert [name for name in requests if name.startswith("lessons/")] == [
@@ -255,6 +255,6 @@ def test_unplayable_lessons_are_explained_in_the_readers_language(open_at: OpenA
 def test_a_recorded_lesson_is_accessible(file: str, open_at: OpenAt, size: tuple[int, int]) -> None:
     page = open_at(file, viewport={"width": size[0], "height": size[1]}, bypass_csp=True)
     to_the_second(page)
-    give(page, "2")
+    answer_question(page, "2")
     page.add_script_tag(path=str(AXE))
     assert violations(page) == []

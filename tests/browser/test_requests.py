@@ -11,10 +11,10 @@ from engine.engine import Engine
 from engine.model.loader import from_module
 from engine.trace.explain import timelines
 from engine.trace.log import TraceReader
-from tests.browser.axe import complain, open_with_axe, violations
-from tests.browser.driving import OpenPage, shows
+from tests.browser.axe import fail_on_violations, open_with_axe, violations
+from tests.browser.driving import OpenPage, wait_for_record
 from tests.browser.dropping import drop_recording
-from tests.browser.settling import comes_to, in_address
+from tests.browser.settling import address_settings, wait_for_value
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,8 +63,8 @@ def test_a_row_opens_its_history_and_an_event_its_record(open_page: OpenPage) ->
     lost = story.locator(".decision.lost").first
     record = int(re.sub(r"\D", "", lost.locator(".request-when").inner_text())) - 1
     lost.click()
-    shows(page, record)
-    found = in_address(page)
+    wait_for_record(page, record)
+    found = address_settings(page)
     assert (found["seq"], found["detail"], found["step"]) == (str(seq), "requests", str(record))
     assert re.fullmatch(rf"r{record}i\d+", found["select"])
 
@@ -86,7 +86,7 @@ def test_the_table_is_sorted_and_searched_and_the_link_says_how(open_page: OpenP
     assert names(page)[:2] == ["r4", "r9"]  # 3 + 4 tokens, the first that came
     page.fill("#requests-find", "r1")
     expect(page.locator(".requests-head [role=status]")).to_contain_text("11 of 40")  # r1, r10 … r19
-    assert in_address(page)["find"] == "r1" and in_address(page)["sort"] == "-output"
+    assert address_settings(page)["find"] == "r1" and address_settings(page)["sort"] == "-output"
     page.fill("#requests-find", "nobody")
     expect(page.locator(".requests-scroll")).to_contain_text("No request has “nobody” in its name")
 
@@ -97,7 +97,7 @@ def test_requests_are_filtered_by_client_and_downloaded(open_page: OpenPage, man
     page.select_option("#requests-client", "key-1")
     expect(page.locator(".requests-head [role=status]")).to_contain_text("13 of 40")
     assert names(page)[:3] == ["r1", "r4", "r7"]
-    assert in_address(page)["client"] == "key-1"
+    assert address_settings(page)["client"] == "key-1"
     with page.expect_download() as kept:
         page.click("#requests-csv")
     lines = kept.value.path().read_text(encoding="utf-8").splitlines()
@@ -137,8 +137,8 @@ def test_a_point_of_a_bar_leads_to_its_record(open_page: OpenPage, many: Path) -
     bar.hover(position={"x": 2, "y": 12})
     expect(page.locator("#tooltip")).to_contain_text("waiting")
     bar.click(position={"x": 2, "y": 12})
-    shows(page, 9)  # the record of its submission
-    assert in_address(page)["seq"] == "9"
+    wait_for_record(page, 9)  # the record of its submission
+    assert address_settings(page)["seq"] == "9"
 
 
 def test_only_visible_rows_exist_and_the_keyboard_reaches_all(open_page: OpenPage, many: Path) -> None:
@@ -149,9 +149,9 @@ def test_only_visible_rows_exist_and_the_keyboard_reaches_all(open_page: OpenPag
     assert rows.count() < REQUESTS
     page.locator(".requests-table tbody button[tabindex='0']").focus()
     page.keyboard.press("End")
-    comes_to(page, "document.activeElement.dataset.row", str(REQUESTS - 1))
+    wait_for_value(page, "document.activeElement.dataset.row", str(REQUESTS - 1))
     page.keyboard.press("ArrowUp")
-    comes_to(page, "document.activeElement.dataset.row", str(REQUESTS - 2))
+    wait_for_value(page, "document.activeElement.dataset.row", str(REQUESTS - 2))
     page.keyboard.press("Enter")
     expect(page.locator(".request-timeline")).to_contain_text(f"r{REQUESTS - 2}")
 
@@ -165,7 +165,7 @@ def test_slow_steps_and_preempted_requests_are_links(open_page: OpenPage) -> Non
     page.click("#request-close")
     page.locator("section[aria-labelledby=requests-slowest] button").first.click()
     expect(page.locator("html")).to_have_attribute("data-painted", re.compile(r"^\d+$"))
-    assert "step" in in_address(page)
+    assert "step" in address_settings(page)
 
 
 def test_without_outliers_the_table_has_every_figure(open_page: OpenPage, many: Path) -> None:
@@ -192,7 +192,7 @@ def test_goodput_under_a_chosen_objective_and_the_requests_that_missed_it(open_p
     page.locator("#slo-tpot").blur()
     expect(goodput).to_have_text("0 of 3 finished requests met it: 0 a second.")
     expect(page.locator("#slo")).to_have_value("own")
-    assert in_address(page)["slo"] == "ttft:15000,tpot:0.001"
+    assert address_settings(page)["slo"] == "ttft:15000,tpot:0.001"
     page.locator("#goodput li button").first.click()
     expect(page.locator(".request-timeline")).to_be_visible()
 
@@ -203,7 +203,7 @@ def test_it_is_accessible(open_page: OpenPage, scheme: str, seq: str) -> None:
         open_page, f"/?recording=rec-preemption&detail=requests{seq}", connection="replay", color_scheme=scheme
     )
     expect(page.locator("#requests")).to_be_visible()
-    complain({"requests": violations(page)})
+    fail_on_violations({"requests": violations(page)})
 
 
 def test_on_a_phone_rows_are_thumb_sized_and_the_table_is_no_wider_than_it(open_page: OpenPage) -> None:
@@ -253,7 +253,7 @@ def test_a_query_over_the_whole_log_leads_to_its_record(open_page: OpenPage) -> 
     expect(rows.first).to_be_visible()
     record = int(rows.first.locator(".ask-record").inner_text())
     rows.first.locator(".ask-record").click()
-    shows(page, record)
+    wait_for_record(page, record)
     page.fill("#ask-log textarea", "SELECT count(*) AS n FROM requests")
     page.click("#ask-log form button")
     expect(rows).to_have_text(["3"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, FilePayload, Page, expect
 
-from tests.browser.axe import AXE, complain, violations
+from tests.browser.axe import AXE, fail_on_violations, violations
 from tests.browser.driving import wait_until
 
 
@@ -309,7 +309,7 @@ def test_all_sections_pass_axe_and_every_plot_can_be_saved(browser: Browser, liv
     ids = [head for head in heads if re.fullmatch(r"[a-z_]+", head) and head != "max_model_len"]
     assert len(heads) > 20 and ids == []
     page.add_script_tag(path=str(AXE))
-    complain({"scale": violations(page)})
+    fail_on_violations({"scale": violations(page)})
     around = page.locator("figure", has=page.locator("#scale-plot-queues"))
     for name, begins in (("PNG", b"\x89PNG"), ("SVG", b"<svg"), ("CSV", "方式,".encode())):
         with page.expect_download() as saved:

@@ -4,8 +4,8 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import OpenPage, prefill, shows, step
-from tests.browser.settling import comes_to
+from tests.browser.driving import OpenPage, prefill, step, wait_for_record
+from tests.browser.settling import wait_for_value
 
 
 def open_tracks(page: Page) -> None:
@@ -44,7 +44,7 @@ def test_decisions_are_described_with_numbers(open_page: OpenPage) -> None:
     expect(decisions).to_contain_text("seq 0 gets 4 blocks (0–3). It was admitted: tokens 0–15 of its prompt need")
     expect(page.locator(".decisions-used")).to_contain_text("16 of ")
     page.click("#btn-back")
-    shows(page, 0)
+    wait_for_record(page, 0)
     expect(decisions).to_contain_text("seq 0 arrives with 16 prompt tokens, place 1 in the queue")
 
 
@@ -55,10 +55,10 @@ def test_a_cell_leads_to_its_record_and_a_mark_selects_its_operation(open_page: 
     open_tracks(page)
     x, y = cell(page, record=2, track=0)
     page.mouse.click(x, y)
-    shows(page, 2)
+    wait_for_record(page, 2)
     x, y = cell(page, record=0, track=0)
     page.mouse.click(x, y)  # where it was submitted
-    shows(page, 0)
+    wait_for_record(page, 0)
     expect(page.locator(".decision[aria-pressed=true]")).to_contain_text("arrives with")
 
 
@@ -75,7 +75,7 @@ def test_arrow_keys_walk_the_cells_and_a_screen_reader_names_them(open_page: Ope
     page.keyboard.press("ArrowRight")
     expect(cursor).to_have_attribute("aria-label", re.compile("decode, 1 token"))
     page.keyboard.press("Enter")
-    shows(page, 2)
+    wait_for_record(page, 2)
 
 
 def test_many_records_scroll_and_the_record_shown_stays_in_view(open_page: OpenPage) -> None:
@@ -83,21 +83,21 @@ def test_many_records_scroll_and_the_record_shown_stays_in_view(open_page: OpenP
     prefill(page)
     page.select_option("#speed", "0")
     page.click("#btn-run")
-    shows(page, 64)
+    wait_for_record(page, 64)
     scroll = "document.querySelector('.tracks-scroll')"
-    comes_to(page, f"{scroll}.scrollWidth > {scroll}.clientWidth && {scroll}.scrollLeft > 0", True)
+    wait_for_value(page, f"{scroll}.scrollWidth > {scroll}.clientWidth && {scroll}.scrollLeft > 0", True)
     page.click("#btn-first")
-    shows(page, -1)
+    wait_for_record(page, -1)
     page.click("#btn-forward")
-    shows(page, 0)
-    comes_to(page, f"{scroll}.scrollLeft", 0)
+    wait_for_record(page, 0)
+    wait_for_value(page, f"{scroll}.scrollLeft", 0)
 
 
 def test_on_a_phone_the_legend_names_all_visible_marks(open_page: OpenPage) -> None:
     """Three of the four samples' tracks begin with a fork, and there is no hint of content to scroll to."""
     page = open_page("/?detail=scheduler&n=4&temperature=1", width=390, height=844, has_touch=True)
     page.click("#btn-prefill")
-    shows(page, 1)
+    wait_for_record(page, 1)
     page.click("#tab-detail")
     legend = page.locator(".tracks-legend")
     expect(legend).to_contain_text("forked")

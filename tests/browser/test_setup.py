@@ -5,8 +5,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import POEM, SENT, SHOWN, OpenPage, prefill, shows, step, wait_until
-from tests.browser.settling import address, comes_to, theater_of
+from tests.browser.driving import PAINTED, POEM, SENT, OpenPage, prefill, step, wait_for_record, wait_until
+from tests.browser.settling import address, theater_of, wait_for_value
 
 SUBMIT = """(texts) => import('/static/js/net/commands.js')
   .then(({ submit }) => submit(texts.map((text) => ({ text }))))"""
@@ -21,7 +21,7 @@ def play(page: Page, scene: str) -> None:
     page.click("#btn-scene")
     wait_until(page, f"{LOG}.then((id) => id > {before})")  # the scene before may show its first record too
     wait_until(page, "import('/static/js/state/store.js').then((store) => store.numRecords.value === 1)")
-    shows(page, 0)
+    wait_for_record(page, 0)
 
 
 def open_settings(page: Page, group: str) -> None:
@@ -43,7 +43,7 @@ def test_a_scene_says_what_to_watch_and_sets_everything(open_page: OpenPage) -> 
     assert page.evaluate(HEADER)["block_size"] == 4
     for last in (1, 3, 4):  # the second prompt comes in by itself after two steps, and the page looks at it
         page.click("#btn-step")
-        shows(page, last)
+        wait_for_record(page, last)
     expect(page.locator(".sequence")).to_have_count(2)
     expect(page.locator(".sequence.shown b")).to_have_text("seq 1")
     expect(page.locator("#sentence")).to_contain_text("16 of the 29 tokens of seq 1 had been computed before")
@@ -51,7 +51,7 @@ def test_a_scene_says_what_to_watch_and_sets_everything(open_page: OpenPage) -> 
 
 def test_a_scene_ends_with_what_its_run_proves_and_a_link_plays_it(open_page: OpenPage) -> None:
     page = open_page("/?scene=tokens")
-    shows(page, 0)
+    wait_for_record(page, 0)
     expect(page.locator("#scene")).to_have_value("tokens")
     expect(page.locator("#scene-end")).to_have_count(0)
     page.select_option("#speed", "0")
@@ -128,7 +128,7 @@ def test_settings_apply_at_once_to_an_empty_log_and_on_request_to_others(open_pa
     expect(page.locator("#btn-apply")).to_be_visible()
     assert page.evaluate(HEADER)["enable_prefix_caching"] is True  # not before one says so
     page.click("#btn-apply")
-    shows(page, -1)
+    wait_for_record(page, -1)
     engine = page.evaluate(HEADER)
     assert (engine["enable_prefix_caching"], engine["kv_cache_dtype"], engine["max_num_seqs"]) == (False, "float16", 3)
     expect(page.locator("#btn-apply")).not_to_be_visible()
@@ -162,7 +162,7 @@ def test_a_link_has_only_the_settings_that_differ_from_the_servers(open_page: Op
     wait_until(page, "!location.search.includes('enable_prefix_caching')")
     page.fill("#prompt", POEM)
     page.click("#btn-prefill")
-    wait_until(page, f"{SHOWN} >= 2")  # 16 tokens in two chunks of 8
+    wait_until(page, f"{PAINTED} >= 2")  # 16 tokens in two chunks of 8
 
 
 def test_a_second_page_shows_the_settings_of_the_run(open_page: OpenPage) -> None:
@@ -182,7 +182,7 @@ def test_the_priority_policy_schedules_lower_numbers_first(open_page: OpenPage) 
         page.fill("#prompt", prompt)
         page.click("#btn-add")
         wait_until(page, SENT)
-    shows(page, 1)
+    wait_for_record(page, 1)
     step(page)
     expect(page.locator(".sequence").nth(1).locator(".status")).to_have_text("running")
     expect(page.locator(".sequence").nth(0).locator(".status")).to_have_text("waiting")
@@ -192,7 +192,7 @@ def test_a_sequence_named_by_a_link_is_visible(open_page: OpenPage) -> None:
     """The list, which shows eight sequences at a time, is scrolled to the one in the link."""
     page = open_page("/?max_tokens=12&seq=30&detail=scheduler")
     page.evaluate(SUBMIT, [POEM[: 4 + i % 12] for i in range(40)])
-    shows(page, 0)
+    wait_for_record(page, 0)
     step(page)
     expect(page.locator(".sequence.shown .sequence-main")).to_have_attribute("title", "request request-30")
     inside = """(() => {
@@ -200,14 +200,14 @@ def test_a_sequence_named_by_a_link_is_visible(open_page: OpenPage) -> None:
       const [item, list] = [box('.sequence.shown'), box('.sequence-list')];
       return list.top <= item.top && item.bottom <= list.bottom + 1;
     })()"""
-    comes_to(page, inside, True)
+    wait_for_value(page, inside, True)
     page.wait_for_selector(".tracks-cursor")
 
 
 def test_forty_sequences_are_listed_and_filtered_by_status(open_page: OpenPage) -> None:
     page = open_page("/?max_tokens=12")
     page.evaluate(SUBMIT, [POEM[: 4 + i % 12] for i in range(40)])
-    shows(page, 0)
+    wait_for_record(page, 0)
     step(page, 2)
     expect(page.locator(".sequence")).to_have_count(40)
     running = page.locator(".filter", has_text="running")
@@ -283,7 +283,7 @@ def test_a_prompt_can_be_added_during_a_run(open_page: OpenPage) -> None:
     expect(page.locator("#coming")).to_have_text("1 prompt comes by itself, the next in 1 step.")
     expect(page.locator(".sequence")).to_have_count(1)
     page.click("#btn-step")
-    shows(page, 4)  # after the step the prompt that comes by itself
+    wait_for_record(page, 4)  # after the step the prompt that comes by itself
     expect(page.locator("#coming")).to_have_count(0)
     expect(page.locator(".sequence")).to_have_count(2)
 

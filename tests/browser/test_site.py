@@ -14,7 +14,7 @@ from app.site.export import RUNS, write_futures, write_page
 from app.site.runs import record_races
 from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
-from tests.browser.settling import comes_to, settled
+from tests.browser.settling import settled_value, wait_for_value
 
 MAX_FIRST = 5_000_000  # bytes, before a visitor can act
 
@@ -130,20 +130,20 @@ def test_the_recorded_race_is_played(visit: Page, address: str) -> None:
     visit.click("#detail-attention")
     shown = """import('./static/first.js').then(({ js_state_store_js: { log, own } }) =>
       log.value !== null && log.value === own.log.value)"""
-    comes_to(visit, shown, True)
+    wait_for_value(visit, shown, True)
 
 
 def test_the_opening_looks_the_same_before_all_its_arrays_are_loaded(address: str, held: Held) -> None:
     page = held.page
     page.goto(address)
     page.wait_for_selector("#opening[data-ready=true]")
-    comes_to(page, "document.querySelector('#opening-play').ariaLabel", "Pause")
+    wait_for_value(page, "document.querySelector('#opening-play').ariaLabel", "Pause")
     scrub(page, 8)
     painted = "document.querySelector('.opening-canvas canvas').toDataURL()"
-    before = settled(page, painted)
+    before = settled_value(page, painted)
     scrub(page, 9.8)
     page.click("#opening-play")
-    comes_to(page, "document.querySelector('#opening').dataset.beat", "ask")
+    wait_for_value(page, "document.querySelector('#opening').dataset.beat", "ask")
     page.wait_for_timeout(600)
     assert page.locator("#opening").get_attribute("data-beat") == "ask", "it waits for the arrays"
     scrub(page, 24)
@@ -151,9 +151,9 @@ def test_the_opening_looks_the_same_before_all_its_arrays_are_loaded(address: st
     scrub(page, 9.8)
     page.click("#opening-play")
     held.release()
-    comes_to(page, "document.querySelector('#opening').dataset.beat", "again")
+    wait_for_value(page, "document.querySelector('#opening').dataset.beat", "again")
     scrub(page, 8)
-    assert settled(page, painted) == before and len(before) > 5000
+    assert settled_value(page, painted) == before and len(before) > 5000
 
 
 def test_a_first_visit_requests_few_files(visit: Page, address: str) -> None:

@@ -5,9 +5,9 @@ import itertools
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import OpenPage, prefill, rests, shows, step, wait_until
+from tests.browser.driving import OpenPage, prefill, step, wait_for_record, wait_for_rest, wait_until
 from tests.browser.overlaps import overlapping
-from tests.browser.settling import resized, still
+from tests.browser.settling import resize, wait_until_still
 
 REGIONS = (".header", ".setup", ".stage", ".detail", ".memory", ".transport")
 STOPS = ("ask", "answer", "again", "keep", "blocks", "yours")
@@ -51,7 +51,7 @@ def test_on_a_phone_the_transport_bar_is_small(
 
     def leaves_it(*buttons: str) -> None:
         for (width, height), most in sizes.items():
-            resized(page, width, height)
+            resize(page, width, height)
             assert share(page) <= most, (width, height)
             assert stays_in_width(page)
             for button in buttons:
@@ -60,18 +60,18 @@ def test_on_a_phone_the_transport_bar_is_small(
 
     leaves_it()
     page.click("#btn-prefill")
-    shows(page, 1)
+    wait_for_record(page, 1)
     step(page, 1)
     leaves_it()
     page.click("#btn-back")
-    shows(page, 1)
+    wait_for_record(page, 1)
     leaves_it("#btn-step", "#btn-live", "#btn-transport-more")  # looking back, with the way to the newest record
 
 
 def test_hidden_controls_open_with_one_tap_on_phones(open_page: OpenPage) -> None:
     page = open_page("/", is_mobile=True, has_touch=True, **PHONE)
     page.click("#btn-prefill")
-    shows(page, 1)
+    wait_for_record(page, 1)
     rest = ("#phase-attend", "#speed", "#btn-first", "#btn-last", "#btn-reset", "#btn-fork")
     for selector in rest:
         expect(page.locator(selector)).to_be_hidden()
@@ -97,7 +97,7 @@ def test_prefill_and_step_on_a_phone_show_the_stage(open_page: OpenPage, width: 
         page.click("#tab-setup")
         page.evaluate("scrollTo(0, 400)")
         page.click(button)
-        shows(page, record)
+        wait_for_record(page, record)
         expect(page.locator("#tab-stage")).to_have_attribute("aria-pressed", "true")
         tokens, transport, tabs = box(page, ".token-row-tokens"), box(page, ".transport"), box(page, ".tabs")
         attention = box(page, ".gutter-row")
@@ -107,11 +107,11 @@ def test_prefill_and_step_on_a_phone_show_the_stage(open_page: OpenPage, width: 
 def test_turning_a_phone_keeps_the_newest_column_visible(open_page: OpenPage) -> None:
     page = open_page("/", is_mobile=True, has_touch=True, **PHONE)
     page.click("#btn-prefill")
-    shows(page, 1)
+    wait_for_record(page, 1)
     step(page, 6)
     for width, height in ((1280, 390), (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
-        still(page)
+        wait_until_still(page)
     wait_until(
         page,
         "(() => { const all = document.querySelectorAll('.token-row-tokens .token'); const last = all[all.length - 1];"
@@ -136,7 +136,7 @@ def test_a_tablet_shows_stage_and_pool_together(open_page: OpenPage, locale: str
     prefill(page)
     step(page, 2)
     for width, height in ((768, 1024), (820, 1180), (1024, 768)):
-        resized(page, width, height)
+        resize(page, width, height)
         foot = box(page, ".transport")["top"]
         for selector in (".token-row", ".pool", "#prompt"):
             at = box(page, selector)
@@ -160,7 +160,7 @@ def test_no_two_texts_are_printed_over_each_other(
         page.wait_for_selector("#detail-panel > *")
         wait_until(page, "Number(document.documentElement.dataset.painted) > 0")
         for width, height in sizes:
-            resized(page, width, height)
+            resize(page, width, height)
             found = {region: overlapping(page, region) for region in REGIONS}
             assert found == {region: [] for region in REGIONS}, (path, width, height)
             assert page.evaluate("document.scrollingElement.scrollHeight") == height
@@ -179,7 +179,7 @@ def test_texts_that_lie_over_each_other_are_found(open_page: OpenPage) -> None:
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
 def test_the_legend_of_the_stage_is_complete_beside_the_choice_of_a_head(open_page: OpenPage, locale: str) -> None:
     page = open_page("/?recording=rec-preemption&step=10", connection="replay", locale=locale)
-    shows(page, 10)
+    wait_for_record(page, 10)
     ends = "(selector) => document.querySelector(selector).lastElementChild.getBoundingClientRect().right"
     for width in (1100, 1280, 1400, 1440, 1600, 1920):
         page.set_viewport_size({"width": width, "height": 900})
@@ -200,10 +200,10 @@ def test_the_tour_card_never_covers_its_subject(open_page: OpenPage, locale: str
         expect(page.locator(".tour-ring")).to_be_visible()
         if stop == "ask":
             page.click("#btn-step")
-            rests(page, 1)
+            wait_for_rest(page, 1)
             page.click("#btn-step")
-            rests(page, 2)
-        still(page)
+            wait_for_rest(page, 2)
+        wait_until_still(page)
         card, ring, transport = box(page, "#tour"), box(page, ".tour-ring"), box(page, ".transport")
         assert ring["bottom"] <= card["top"] + 1 or ring["top"] >= card["bottom"], (stop, card, ring)
         assert ring["top"] >= box(page, ".tabs")["bottom"] - 1 and card["bottom"] <= transport["top"], (stop, ring)
@@ -214,12 +214,12 @@ def test_the_tour_card_never_covers_its_subject(open_page: OpenPage, locale: str
 def test_the_tour_on_a_phone_asks_for_a_tap_and_takes_it(open_page: OpenPage) -> None:
     page = open_page(tour=True, is_mobile=True, has_touch=True, **PHONE)
     page.click("#btn-step")
-    rests(page, 1)
+    wait_for_rest(page, 1)
     page.click("#btn-step")
-    rests(page, 2)
+    wait_for_rest(page, 2)
     page.click("#tour-next")
     expect(page.locator(".tour-task")).to_have_text("Tap the tallest bar.")
-    still(page)
+    wait_until_still(page)
     strip = box(page, ".token-row-window")
     page.touchscreen.tap(strip["left"] + 40, strip["top"] + 40)
     expect(page.locator("#tour")).to_have_attribute("data-done", "true")
@@ -232,7 +232,7 @@ def test_presenting_fits_a_phone_and_a_tablet(open_page: OpenPage) -> None:
         page.keyboard.press("PageDown")
     expect(page.locator("#sentence")).not_to_be_empty()
     for width, height in ((390, 844), (360, 640), (844, 390), (768, 1024)):
-        resized(page, width, height)
+        resize(page, width, height)
         foot = box(page, ".transport")["top"]
         for selector in (".token-row", ".pool"):
             at = box(page, selector)
@@ -280,7 +280,7 @@ def test_the_intro_of_a_recording_shows_its_vectors_and_fits(
     assert "seq" not in sentence and "序列 0" not in sentence
     page.click("#intro-fan")
     page.wait_for_selector(".opening-word")
-    still(page)
+    wait_until_still(page)
     words = "[...document.querySelectorAll('.opening-word')]"
     boxes = page.evaluate(f"{words}.map((e) => e.getBoundingClientRect().toJSON())")
     assert len(boxes) >= 2

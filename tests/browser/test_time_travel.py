@@ -11,10 +11,20 @@ from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.operations import Admit, Op, Preempt, Submit
 from engine.trace.records import StepRecord, Timing
 from engine.trace.state import initial_state, memory_figures
-from tests.browser.driving import SHOWN, OpenPage, num_records, prefill, rests, shows, step, tokens, wait_until
+from tests.browser.driving import (
+    PAINTED,
+    OpenPage,
+    num_records,
+    prefill,
+    step,
+    tokens,
+    wait_for_record,
+    wait_for_rest,
+    wait_until,
+)
 from tests.browser.dropping import drop_recording
 from tests.browser.recording import GOLDEN
-from tests.browser.settling import address, comes_to, theater_of
+from tests.browser.settling import address, theater_of, wait_for_value
 from tests.golden.make import HEADER
 
 # Playing
@@ -25,20 +35,20 @@ def test_behind_the_newest_record_play_does_not_drive_the_engine(open_page: Open
     prefill(page)
     step(page, 4)
     page.keyboard.press("Home")
-    shows(page, -1)
+    wait_for_record(page, -1)
     expect(page.locator("#btn-live")).to_be_visible()
     expect(page.locator("#btn-play")).to_be_visible()
     expect(page.locator("#btn-run")).not_to_be_visible()
     page.click("#btn-play")
-    shows(page, 5)
+    wait_for_record(page, 5)
     expect(page.locator("#btn-run")).to_be_visible()  # at the tail it follows again
     expect(page.locator("#btn-live")).not_to_be_visible()
     assert num_records(page) == 6
     assert "step=" not in address(page)
     step(page)  # and what comes is shown
-    shows(page, 6)
+    wait_for_record(page, 6)
     page.keyboard.press("j")
-    shows(page, -1)
+    wait_for_record(page, -1)
     assert num_records(page) == 7
 
 
@@ -47,17 +57,17 @@ def test_space_pauses_playback(open_page: OpenPage) -> None:
     prefill(page)
     step(page, 8)
     page.keyboard.press("Home")
-    shows(page, -1)
+    wait_for_record(page, -1)
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("Space")
-    wait_until(page, f"{SHOWN} >= 1")
+    wait_until(page, f"{PAINTED} >= 1")
     page.keyboard.press("Space")
     expect(page.locator("#btn-play")).to_be_visible()
     at = page.evaluate("import('/static/js/state/store.js').then((store) => store.viewIndex.value)")
     assert 1 <= at < 9
-    rests(page, at)
+    wait_for_rest(page, at)
     page.wait_for_timeout(1200)  # more than two moves
-    assert page.evaluate(SHOWN) == at and num_records(page) == 10
+    assert page.evaluate(PAINTED) == at and num_records(page) == 10
 
 
 def test_a_recording_has_one_play_button_and_starts_over_at_its_end(open_page: OpenPage) -> None:
@@ -67,10 +77,10 @@ def test_a_recording_has_one_play_button_and_starts_over_at_its_end(open_page: O
         expect(page.locator(f"#{button}")).to_have_count(0)
     expect(page.locator("#btn-run")).not_to_be_visible()
     last = num_records(page) - 1
-    shows(page, last)
+    wait_for_record(page, last)
     page.click("#btn-play")
-    wait_until(page, f"{SHOWN} < 60")
-    shows(page, last)
+    wait_until(page, f"{PAINTED} < 60")
+    wait_for_record(page, last)
     expect(page.locator("#btn-play")).to_be_visible()
 
 
@@ -80,7 +90,7 @@ def test_playback_follows_the_level_of_detail(open_page: OpenPage) -> None:
     prefill(page)
     step(page, 2)
     page.keyboard.press("ArrowLeft")
-    shows(page, 2)
+    wait_for_record(page, 2)
     page.click("#phase-schedule")
     expect(page.locator("#sentence")).to_contain_text("one token for each running sequence: 1")
     page.evaluate(
@@ -92,7 +102,7 @@ def test_playback_follows_the_level_of_detail(open_page: OpenPage) -> None:
         }"""
     )
     page.keyboard.press("l")
-    comes_to(page, "globalThis.played.slice(0, 5)", ["allocate", "qkv", "write", "attend", "sample"])
+    wait_for_value(page, "globalThis.played.slice(0, 5)", ["allocate", "qkv", "write", "attend", "sample"])
     page.keyboard.press("k")
 
 
@@ -106,14 +116,14 @@ def test_numbers_and_kinds_of_events_lead_there(open_page: OpenPage) -> None:
     expect(page.locator("#jump-record")).to_be_focused()
     page.keyboard.type("17")
     page.keyboard.press("Enter")
-    shows(page, 16)
+    wait_for_record(page, 16)
     expect(page.locator("#jump")).to_have_count(0)
     page.click("#position")
     page.fill("#jump-step", "40")
     page.press("#jump-step", "Enter")
-    shows(page, 40)  # in this trace every record is a step, the first one step 0
+    wait_for_record(page, 40)  # in this trace every record is a step, the first one step 0
     page.keyboard.press("Home")
-    shows(page, -1)
+    wait_for_record(page, -1)
     with TraceReader(GOLDEN) as trace:
         holding = [{type(op).__name__ for op in trace.record(i).ops} for i in range(len(trace))]
     page.keyboard.press("g")
@@ -121,15 +131,15 @@ def test_numbers_and_kinds_of_events_lead_there(open_page: OpenPage) -> None:
         count = sum(name in names for names in holding)
         expect(page.locator(f'[data-kind="{kind}"] .jump-kind .num')).to_have_text(str(count))
     page.click('[data-kind="copy"] [data-way="1"]')
-    wait_until(page, f"{SHOWN} > 0")
+    wait_until(page, f"{PAINTED} > 0")
     expect(page.locator("#sentence")).to_contain_text("gets a copy of its own, block")
     page.keyboard.press("Escape")
-    first = page.evaluate(SHOWN)
+    first = page.evaluate(PAINTED)
     page.keyboard.press("n")  # the kind stays chosen
-    wait_until(page, f"{SHOWN} > {first}")
+    wait_until(page, f"{PAINTED} > {first}")
     expect(page.locator("#sentence")).to_contain_text("gets a copy of its own, block")
     page.keyboard.press("Shift+N")
-    shows(page, first)
+    wait_for_record(page, first)
 
 
 def test_the_next_token_a_typed_number_and_what_the_scrubber_says(open_page: OpenPage) -> None:
@@ -138,25 +148,25 @@ def test_the_next_token_a_typed_number_and_what_the_scrubber_says(open_page: Ope
     step(page, 3)
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
-    shows(page, 0)
+    wait_for_record(page, 0)
     page.keyboard.press("g")
     page.click('[data-kind="token"] [data-way="1"]')
-    shows(page, 1)
+    wait_for_record(page, 1)
     page.click('[data-kind="token"] [data-way="1"]')
-    shows(page, 2)
+    wait_for_record(page, 2)
     expect(page.locator('[data-kind="token"] .jump-kind .num')).to_have_text("4")
     page.locator("#jump-record").fill("1")
     page.evaluate("import('/static/js/control/actions.js').then((actions) => actions.step())")
     expect(page.locator("html")).to_have_attribute("data-num-records", "6")
     expect(page.locator("#jump-record")).to_have_value("1")  # typed while a record came
     page.keyboard.press("Enter")
-    shows(page, 0)
+    wait_for_record(page, 0)
     box = page.locator("#scrubber").bounding_box()
     assert box
     page.mouse.move(box["x"] + 8 + (box["width"] - 16) * 2 / 6, box["y"] + box["height"] / 2)
     expect(page.locator(".tooltip")).to_contain_text("record 2 of 6")
     expect(page.locator(".tooltip")).to_contain_text("at once")
-    shows(page, 0)  # looking is not going
+    wait_for_record(page, 0)  # looking is not going
 
 
 def test_digit_keys_are_tenths_and_remotes_step_both_ways(open_page: OpenPage) -> None:
@@ -165,24 +175,24 @@ def test_digit_keys_are_tenths_and_remotes_step_both_ways(open_page: OpenPage) -
     step(page, 8)  # ten records
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("5")
-    shows(page, 4)
+    wait_for_record(page, 4)
     page.keyboard.press("0")
-    shows(page, -1)
+    wait_for_record(page, -1)
     page.keyboard.press("End")
-    shows(page, 9)
+    wait_for_record(page, 9)
     page.keyboard.press("PageUp")
-    shows(page, 8)
+    wait_for_record(page, 8)
     page.keyboard.press("PageDown")
-    shows(page, 9)
+    wait_for_record(page, 9)
     page.keyboard.press("PageDown")  # at the newest record: the engine takes a step
-    shows(page, 10)
+    wait_for_record(page, 10)
     page.keyboard.press("b")
     expect(page.locator("#blackout")).to_be_visible()
     page.keyboard.press("b")
     expect(page.locator("#blackout")).to_have_count(0)
     page.fill("#prompt", "b5n")  # a text field keeps its keys
     expect(page.locator("#prompt")).to_have_value("b5n")
-    shows(page, 10)
+    wait_for_record(page, 10)
 
 
 # Sub-steps
@@ -234,12 +244,12 @@ def test_settings_in_a_hash_are_read_and_written_as_a_query(open_page: OpenPage)
     step(page, 3)
     theater = theater_of(page)
     other = open_page(f"/?theater={theater}#step=2&sub=1")
-    shows(other, 2)
+    wait_for_record(other, 2)
     expect(other.locator("#sentence")).to_have_attribute("data-sub", "allocate")
     written = address(other)
     assert "step=2" in written and "sub=1" in written
     other.evaluate("location.hash = '#step=3'")
-    shows(other, 3)
+    wait_for_record(other, 3)
     address(other)  # without a hash
 
 
@@ -249,13 +259,13 @@ def test_the_browsers_back_returns_from_a_jump_and_not_from_steps(open_page: Ope
     step(page, 4)
     for _ in range(2):
         page.keyboard.press("ArrowLeft")
-    shows(page, 3)
+    wait_for_record(page, 3)
     page.keyboard.press("Home")
-    shows(page, -1)
+    wait_for_record(page, -1)
     page.go_back()  # at once
-    shows(page, 3)
+    wait_for_record(page, 3)
     page.go_forward()
-    shows(page, -1)
+    wait_for_record(page, -1)
 
 
 # The scrubber
@@ -304,15 +314,15 @@ def test_thousands_of_records_are_dragged_through_smoothly(open_page: OpenPage, 
     for i in range(40):
         page.mouse.move(box["x"] + box["width"] * (0.9 - i * 0.02), y)
         page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        painted.add(page.evaluate(SHOWN))
+        painted.add(page.evaluate(PAINTED))
     page.mouse.up()
-    wait_until(page, f"400 < {SHOWN} && {SHOWN} < 700")  # 12 % of 5,000
-    at = page.evaluate(SHOWN)
+    wait_until(page, f"400 < {PAINTED} && {PAINTED} < 700")  # 12 % of 5,000
+    at = page.evaluate(PAINTED)
     assert len(painted) > 30, "of 40 places: two frames after it is asked for, each is there"
     page.keyboard.press("n")
-    shows(page, at + 1 if at % 2 else at + 2)  # preemptions are the even records
+    wait_for_record(page, at + 1 if at % 2 else at + 2)  # preemptions are the even records
     page.keyboard.press("9")
-    shows(page, 4499)
+    wait_for_record(page, 4499)
 
 
 # What is said aloud
@@ -349,10 +359,10 @@ def test_on_a_phone_every_button_of_the_bar_is_visible_and_large(open_page: Open
       .map((e) => [e.getBoundingClientRect().left, e.getBoundingClientRect().top])"""
     before = page.evaluate(places)
     page.click("#btn-prefill")
-    shows(page, 1)
+    wait_for_record(page, 1)
     assert page.evaluate(places) == before  # nothing jumps when the first record comes
     page.click("#btn-back")
-    shows(page, 0)
+    wait_for_record(page, 0)
     boxes = page.evaluate(
         """[...document.querySelectorAll(".transport button:not(.position-go), .transport select")]
           .filter((e) => e.checkVisibility({ visibilityProperty: true }))
@@ -370,4 +380,4 @@ def test_on_a_phone_every_button_of_the_bar_is_visible_and_large(open_page: Open
     page.click("#position")
     expect(page.locator("#jump")).to_be_visible()
     page.click('[data-kind="prefill"] [data-way="1"]')
-    shows(page, 1)
+    wait_for_record(page, 1)

@@ -12,7 +12,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
-from tests.browser.driving import OpenPage, prefill, rests, shows, step, wait_until
+from tests.browser.driving import OpenPage, prefill, step, wait_for_record, wait_for_rest, wait_until
 from tests.browser.dropping import drop_recording
 from tests.browser.settling import theater_of
 from tests.tiny_models import tiny_model, tiny_tokenizer
@@ -61,7 +61,7 @@ def test_2000_tokens_keep_the_document_small_and_the_keyboard_walks_along_them(
     page = open_page(motion=True)
     drop_recording(page, long_recording)
     last = LONG_PROMPT + NUM_DECODED
-    rests(page, 2 + NUM_DECODED)
+    wait_for_rest(page, 2 + NUM_DECODED)
     assert in_sight(page, last)
     assert len(positions(page)) < 60
     page.locator(".minimap-track").focus()
@@ -81,14 +81,14 @@ def test_2000_tokens_keep_the_document_small_and_the_keyboard_walks_along_them(
         page.keyboard.press(key)
         expect(page.locator(".token:focus")).to_have_attribute("data-position", str(position))
     page.locator("#btn-first").click()
-    rests(page, -1)
+    wait_for_rest(page, -1)
     assert positions(page) == []
 
 
 def test_dragging_the_overview_moves_the_token_row(open_page: OpenPage, long_recording: Path) -> None:
     page = open_page()
     drop_recording(page, long_recording)
-    rests(page, 2 + NUM_DECODED)
+    wait_for_rest(page, 2 + NUM_DECODED)
     box = page.locator(".minimap-track").bounding_box()
     assert box
     # 2,003 of the 2,003 places that can come: the middle of the picture is position 1,001
@@ -106,7 +106,7 @@ def test_a_column_shows_the_captured_numbers(open_page: OpenPage) -> None:
     page = open_page("/?layer=1&head=5")
     prefill(page)
     step(page)
-    rests(page, 2)
+    wait_for_rest(page, 2)
     theater = theater_of(page)
     layers: dict[str, Any] = page.evaluate(
         f"fetch('/api/theaters/{theater}/records/2/layers/1?format=json').then((r) => r.json())"
@@ -135,14 +135,14 @@ def test_a_link_shows_a_step_up_to_a_sub_step(open_page: OpenPage) -> None:
     page = open_page(motion=True)
     prefill(page)
     step(page, 2)
-    rests(page, 3)
+    wait_for_rest(page, 3)
     theater = theater_of(page)
     text = page.locator("#generated").inner_text()
     chosen = positions(page)[-1]  # at the end of this step, which computed the one before it
     seen = []
     for sub in range(6):
         linked = open_page(f"/?theater={theater}&step=3&sub={sub}")
-        rests(linked, 3)
+        wait_for_rest(linked, 3)
         label = linked.locator(f'.token[data-position="{chosen - 1}"]').get_attribute("aria-label") or ""
         weight = linked.locator(f'.token[data-position="{chosen - 2}"]').get_attribute("aria-label") or ""
         seen.append(
@@ -170,7 +170,7 @@ def test_going_back_draws_the_later_record_until_the_motion_ends(open_page: Open
     page = open_page(motion=True)
     prefill(page)
     step(page, 2)
-    rests(page, 3)
+    wait_for_rest(page, 3)
     newest = positions(page)[-1]
     drawn = page.evaluate(
         """() => new Promise((resolve) => {
@@ -214,7 +214,7 @@ def test_the_token_row_follows_the_newest_column_unless_it_was_scrolled(open_pag
     page = open_page("/?motion=0")
     prefill(page)
     step(page, 8)
-    shows(page, 9)
+    wait_for_record(page, 9)
     newest = positions(page)[-1]
     assert in_sight(page, newest)
     page.locator(".token-row-scroll").hover()
@@ -232,7 +232,7 @@ def test_the_token_row_follows_the_newest_column_unless_it_was_scrolled(open_pag
 def test_a_new_run_is_followed_after_scrolling_in_the_last(open_page: OpenPage, long_recording: Path) -> None:
     page = open_page("/?motion=0")
     drop_recording(page, long_recording)
-    rests(page, 2 + NUM_DECODED)
+    wait_for_rest(page, 2 + NUM_DECODED)
     page.locator(".token-row-scroll").hover()
     page.evaluate(
         """() => document.querySelector('.token-row-scroll')
@@ -248,7 +248,7 @@ def test_a_new_run_is_followed_after_scrolling_in_the_last(open_page: OpenPage, 
 def test_nothing_of_the_stage_shifts_while_steps_come(open_page: OpenPage) -> None:
     page = open_page("/?speed=8", motion=True)
     prefill(page)
-    rests(page, 1)
+    wait_for_rest(page, 1)
     page.evaluate(
         """() => {
           globalThis.shifts = [];
@@ -272,10 +272,10 @@ def test_nothing_of_the_stage_shifts_while_steps_come(open_page: OpenPage) -> No
     assert page.evaluate(boxes) == before and page.evaluate(places) == stood
     assert page.evaluate("globalThis.shifts") == []
     page.click("#btn-first")
-    rests(page, -1)
+    wait_for_rest(page, -1)
     page.click("#btn-forward")
     page.click("#btn-forward")
-    rests(page, 1)
+    wait_for_rest(page, 1)
     assert page.locator('.token[data-position="3"]').evaluate("(e) => [e.style.left, e.style.width]") == x
 
 

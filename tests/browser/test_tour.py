@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.driving import OpenPage
-from tests.browser.settling import still
+from tests.browser.settling import wait_until_still
 
 STOPS = ["ask", "answer", "again", "keep", "blocks", "yours"]
 
@@ -25,7 +25,7 @@ def at(page: Page, stop: str, done: bool) -> None:
 
 def covers(page: Page, selector: str) -> bool:
     """Whether the card covers the middle of an element."""
-    still(page)  # it glides there
+    wait_until_still(page)  # it glides there
     covered: bool = page.evaluate(
         """(selector) => {
           const b = document.querySelector(selector).getBoundingClientRect();
@@ -150,7 +150,7 @@ def test_the_card_is_whole_on_every_screen_and_leaves_the_buttons_free(
     page = open_page(tour=True, width=width, height=height)
     for stop in STOPS:
         at(page, stop, False)
-        still(page)
+        wait_until_still(page)
         box: dict[str, Any] = page.evaluate("document.querySelector('#tour').getBoundingClientRect().toJSON()")
         assert box["left"] >= 0 and box["top"] >= 0, (stop, box)
         assert box["right"] <= width and box["bottom"] <= height, (stop, box)
@@ -166,7 +166,7 @@ def test_a_notice_covers_no_button_of_the_card(open_page: OpenPage, width: int, 
         at(page, stop, False)
         page.evaluate("import('/static/js/state/store.js').then((store) => store.toast('No clipboard.'))")
         expect(page.locator("#toasts")).to_contain_text("No clipboard.")
-        still(page)
+        wait_until_still(page)
         assert page.evaluate(COVERED) == [], stop
         page.click("#tour-next")
 

@@ -1,1 +1,1 @@
-"""Hostile and damaged traces for both readers: `python -m tests.fuzz`."""
+"""Fuzzer of both trace readers with hostile and damaged traces: `python -m tests.fuzz`."""

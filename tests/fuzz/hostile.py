@@ -1,7 +1,7 @@
-"""Hostile traces, each of which makes a reader compute, wait or allocate far more than the file's size.
+"""Hostile traces that lead a reader to compute, wait or allocate far more than the size of the file.
 
-`TRACES` is the table of them: by name, how the file is made and whether both readers refuse it (None: they read it all,
-and quickly). No file is larger than a megabyte.
+`TRACES` has the function that makes each file, and the expected refusal of both readers (None: they read it quickly).
+No file is larger than a megabyte.
 """
 
 import struct
@@ -32,7 +32,7 @@ def header(engine: dict[str, Any] | None = None, model: dict[str, Any] | None = 
         "max_position": 1 << 20, "dtype": "float32", "sliding_windows": [None],
     }  # fmt: skip
     return {
-        "generator": "a stranger",
+        "generator": "hostile",
         "created": "2026-01-01T00:00:00+00:00",
         "model": {**facts, **(model or {})},
         "tokenizer": {"name": "bytes", "vocab_size": 300, "eos_token_ids": []},
@@ -44,7 +44,7 @@ def header(engine: dict[str, Any] | None = None, model: dict[str, Any] | None = 
 
 
 def record(index: int, ops: Ops, **more: Any) -> dict[str, Any]:
-    """Return a step whose figures are all 0, which only a check rejects."""
+    """Return a step with memory figures of 0, which only `check` rejects."""
     names = ("num_blocks", "block_size", "blocks_held", "blocks_cached", "blocks_free", "tokens_held",
              "tokens_logical", "bytes_held", "bytes_used", "bytes_cached")  # fmt: skip
     outputs = [
@@ -99,22 +99,22 @@ def _one(*ops: dict[str, Any], engine: dict[str, Any] | None = None, **more: Any
     return trace(header(engine), [record(0, list(ops), **more)])
 
 
-def _again(
-    first: Ops, cycle: Callable[[int], Ops], engine: dict[str, Any], a_record: int = 200, most: int = MAX_BYTES
+def _repeat(
+    first: Ops, cycle: Callable[[int], Ops], engine: dict[str, Any], num_rounds: int = 200, max_bytes: int = MAX_BYTES
 ) -> bytes:
-    """Return a trace of one record, then as many rounds of `cycle` as a file of `most` bytes holds."""
+    """Return a trace of a record with `first`, and of records with `num_rounds` of `cycle` each, up to `max_bytes`."""
     head = header(engine)
     size, records, number = len(trace(head, [record(0, first)])), [record(0, first)], 0
-    while size < most - 40_000:
+    while size < max_bytes - 40_000:
         ops: Ops = []
-        for number in range(number, number + a_record):  # noqa: B020 - counts on through all records
+        for number in range(number, number + num_rounds):  # noqa: B020 - numbered through all records
             ops += cycle(number)
         number += 1
         records.append(record(len(records), ops))
         size += len(_encode(records[-1])) + 9
-    while len(made := trace(head, records)) > most:
+    while len(data := trace(head, records)) > max_bytes:
         records.pop()
-    return made
+    return data
 
 
 HELD_SMALL: Ops = [submit(), admit(), on_block("allocate", 0)]
@@ -124,12 +124,12 @@ POOL = 1 << 18
 
 
 def _pool_walk(number: int) -> Ops:
-    """Take the head of a large queue and put it back."""
+    """Allocate the head of a large free queue and put it back."""
     return [on_block("allocate", 0), free(0)]
 
 
 def _middle(number: int) -> Ops:
-    """Take a free block from the middle of a large queue, and put it at the end."""
+    """Revive a block in the middle of a large free queue, and free it to the end."""
     return [on_block("share", 100_000 + number, revived=True), free(100_000 + number, "back")]
 
 
@@ -150,7 +150,7 @@ def _gaps(number: int) -> Ops:
 
 
 def _many_records() -> bytes:
-    """Write short records over a pool of 1,024 blocks, each of which could be scanned."""
+    """Return short records, each of which could cause a scan of 1,024 blocks."""
     head = header({"num_blocks": 1024})
     return trace(head, [record(index, []) for index in range(4500)])
 
@@ -161,7 +161,7 @@ def _many_waiting() -> bytes:
 
 
 def _capture_of_layers() -> bytes:
-    """Return a trace whose capture has one layer's arrays 9,000 times, for a batch of 3,000 entries."""
+    """Return a capture with the arrays of one layer 9,000 times, for a batch of 3,000 entries."""
     ops = [submit(i, 1) for i in range(3000)]
     batch = [
         {"seq_id": i, "phase": "decode", "start": 0, "token_ids": [], "context_len": 0, "samples": False}
@@ -183,9 +183,9 @@ def _empty_but_wide() -> bytes:
 
 
 def _damaged_text(field: str) -> bytes:
-    """Return a text that is not UTF-8, with a valid checksum."""
-    made = _encode(record(0, [submit()])).replace(b"\xaarequest_id\xa1r", b"\xaarequest_id\xa1\xff", 1)
-    return trace(header(), []) + frame(RECORD, made)
+    """Return a record with text that is not UTF-8, and a valid checksum."""
+    data = _encode(record(0, [submit()])).replace(b"\xaarequest_id\xa1r", b"\xaarequest_id\xa1\xff", 1)
+    return trace(header(), []) + frame(RECORD, data)
 
 
 def _lying_keyframe(**changes: Any) -> bytes:
@@ -202,11 +202,11 @@ class Hostile(NamedTuple):
     """Hostile file."""
 
     make: Callable[[], bytes]
-    refused: str | None  # a part of what both say; None: both read it
+    refused: str | None  # a part of both readers' error; None: both read it
 
 
 TRACES: dict[str, Hostile] = {
-    "write past all tokens": Hostile(lambda: _one(*HELD[:2], write((1 << 53) - 1)), "none at"),
+    "a write past all tokens": Hostile(lambda: _one(*HELD[:2], write((1 << 53) - 1)), "none at"),
     "a number over 2^53": Hostile(lambda: _one(submit(), write(1 << 53)), "num_tokens"),
     "a count below 0": Hostile(lambda: _one(submit(), admit(0, -2)), "cannot be computed"),
     "blocks of 2^53": Hostile(lambda: _one(submit(), engine={"block_size": 1 << 53}), "engine.block_size"),
@@ -231,7 +231,7 @@ TRACES: dict[str, Hostile] = {
         lambda: trace(header(model={"sliding_windows": []}), []), "model.sliding_windows"
     ),
     "sinks of too few heads": Hostile(lambda: trace(header(model={"sinks": [[0.0, 0.0]]}), []), "model.sinks"),
-    "a head that is not there": Hostile(
+    "a head that does not exist": Hostile(
         lambda: trace(
             header(
                 model={
@@ -242,12 +242,12 @@ TRACES: dict[str, Hostile] = {
         ),
         "model.heads",
     ),
-    "texts of other tokens": Hostile(lambda: _one(submit(prompt_token_bytes=[b"a"])), "stand for 1 text"),
-    "scores of nobody": Hostile(
+    "too few prompt texts": Hostile(lambda: _one(submit(prompt_token_bytes=[b"a"])), "stand for 1 text"),
+    "a rank without scores": Hostile(
         lambda: _one(submit(), {"type": "rank", "request_id": "r", "seq_ids": [0], "scores": [], "num_returned": 0}),
         "contradicts the state",
     ),
-    "a batch far away": Hostile(
+    "a batch beyond all tokens": Hostile(
         lambda: _one(
             submit(),
             batch=[
@@ -264,20 +264,20 @@ TRACES: dict[str, Hostile] = {
         "its batch has positions",
     ),
     "the same sequence twice": Hostile(lambda: _one(submit(), submit()), "exists already"),
-    "a block in another's place": Hostile(lambda: _one(*HELD_SMALL, on_block("allocate", 1)), "no copy follows"),
-    "a shared block in another's place": Hostile(
+    "a block at an occupied position": Hostile(lambda: _one(*HELD_SMALL, on_block("allocate", 1)), "no copy follows"),
+    "a shared block at an occupied position": Hostile(
         lambda: _one(*HELD_SMALL, on_block("share", 0, revived=False)), "is at logical block 0 already"
     ),
-    "a copy of a block that keeps its place": Hostile(
+    "a copy of a block to itself": Hostile(
         lambda: _one(*HELD_SMALL, fork(0, 1), {"type": "copy", "seq_id": 0, "logical": 0, "src": 0, "dst": 0}),
         "a copy must directly follow the allocation",
     ),
-    "a fork of what waits": Hostile(lambda: _one(submit(), fork(0, 1)), "only a running one forks"),
-    "a duration without end": Hostile(lambda: _one(timing={"at": float("inf")}), "timing.at"),
-    "a time of no day": Hostile(lambda: _one(timing={"at": 0.0, "forward": float("nan")}), "timing.forward"),
-    "a place that the queue has not": Hostile(lambda: _one(submit(queue_position=5)), "no position 5"),
+    "a fork of a waiting sequence": Hostile(lambda: _one(submit(), fork(0, 1)), "only a running one forks"),
+    "an infinite time": Hostile(lambda: _one(timing={"at": float("inf")}), "timing.at"),
+    "a time that is NaN": Hostile(lambda: _one(timing={"at": 0.0, "forward": float("nan")}), "timing.forward"),
+    "a missing queue position": Hostile(lambda: _one(submit(queue_position=5)), "no position 5"),
     "an unknown operation": Hostile(lambda: _one({"type": "explode"}), "not a valid StepRecord"),
-    "a group with more to say": Hostile(
+    "a group with an unknown field": Hostile(
         lambda: trace(
             header(
                 block_groups=[
@@ -289,26 +289,26 @@ TRACES: dict[str, Hostile] = {
         None,
     ),
     "an operation without its fields": Hostile(lambda: _one({"type": "discard"}), "not a valid StepRecord"),
-    "text where a number belongs": Hostile(lambda: _one(submit("0")), "not a valid StepRecord"),  # type: ignore[arg-type]
-    "text that is no UTF-8": Hostile(lambda: _damaged_text("request_id"), "not a valid StepRecord"),
+    "text instead of a number": Hostile(lambda: _one(submit("0")), "not a valid StepRecord"),  # type: ignore[arg-type]
+    "text that is not UTF-8": Hostile(lambda: _damaged_text("request_id"), "not a valid StepRecord"),
     "two headers": Hostile(lambda: trace(header(), []) + trace(header(), [])[8:] + frame(RECORD, b"\x80"), None),
     "3,000 forks of 60,000 tokens": Hostile(
         lambda: _one(submit(0, MANY), admit(), *(fork(0, i) for i in range(1, 3000))), "would copy"
     ),
-    "tokens written again and again": Hostile(
-        lambda: _again(HELD, lambda _: [write(MANY), {"type": "discard", "seq_id": 0}], LARGE), "would copy"
+    "tokens written repeatedly": Hostile(
+        lambda: _repeat(HELD, lambda _: [write(MANY), {"type": "discard", "seq_id": 0}], LARGE), "would copy"
     ),
-    "a large block copied again and again": Hostile(
-        lambda: _again([*HELD, write(MANY), fork(0, 1)], _shared_copies, LARGE), "would copy"
+    "a large block copied repeatedly": Hostile(
+        lambda: _repeat([*HELD, write(MANY), fork(0, 1)], _shared_copies, LARGE), "would copy"
     ),
-    "a large block swapped again and again": Hostile(
-        lambda: _again([*HELD, write(MANY)], _swaps, {**LARGE, "swap_space": 4}), "would copy"
+    "a large block swapped repeatedly": Hostile(
+        lambda: _repeat([*HELD, write(MANY)], _swaps, {**LARGE, "swap_space": 4}), "would copy"
     ),
-    "a long table again and again": Hostile(
-        lambda: _again([submit(0, MANY), admit()], _gaps, {"block_size": 1, "num_blocks": 4}), "would copy"
+    "a long table built repeatedly": Hostile(
+        lambda: _repeat([submit(0, MANY), admit()], _gaps, {"block_size": 1, "num_blocks": 4}), "would copy"
     ),
-    "tokens settled in advance, the last first": Hostile(
-        lambda: _again(
+    "forced tokens in reverse order": Hostile(
+        lambda: _repeat(
             [submit()],
             lambda n: [{"type": "choose", "seq_id": 0, "position": 100_000 - n, "token_id": 1, "token_bytes": b""}],
             {},
@@ -316,19 +316,19 @@ TRACES: dict[str, Hostile] = {
         None,
     ),
     "the head of a large queue": Hostile(
-        lambda: _again(HELD[:2], _pool_walk, {"num_blocks": POOL}, most=MAX_BYTES // 4), None
+        lambda: _repeat(HELD[:2], _pool_walk, {"num_blocks": POOL}, max_bytes=MAX_BYTES // 4), None
     ),
     "the middle of a large queue": Hostile(
-        lambda: _again(HELD[:2], _middle, {"num_blocks": POOL}, most=MAX_BYTES // 4), None
+        lambda: _repeat(HELD[:2], _middle, {"num_blocks": POOL}, max_bytes=MAX_BYTES // 4), None
     ),
     "a large pool and a large store": Hostile(
-        lambda: _again([], lambda _: [], {"num_blocks": POOL, "swap_space": POOL}, a_record=1), None
+        lambda: _repeat([], lambda _: [], {"num_blocks": POOL, "swap_space": POOL}, num_rounds=1), None
     ),
     "many short records": Hostile(_many_records, None),
-    "many that wait": Hostile(_many_waiting, None),
-    "many layers of one": Hostile(_capture_of_layers, None),
-    "an empty array that is wide": Hostile(_empty_but_wide, None),
-    "a keyframe of nothing": Hostile(_lying_keyframe, None),
+    "many waiting sequences": Hostile(_many_waiting, None),
+    "many captures of one layer": Hostile(_capture_of_layers, None),
+    "an empty array with huge dimensions": Hostile(_empty_but_wide, None),
+    "a keyframe of unknown sequences": Hostile(_lying_keyframe, None),
     "a keyframe without tables": Hostile(
         lambda: _lying_keyframe(
             block_groups=[{"layers": [0], "first_block": 0, "num_blocks": 4, "kv_bytes_per_token": 16}],
@@ -363,6 +363,6 @@ def _control_characters() -> bytes:
 
 
 def make_all() -> Iterator[tuple[str, bytes, str | None]]:
-    """Yield every trace: its name, its bytes, and the expected result of both readers."""
+    """Yield the name and bytes of every trace, and the expected refusal."""
     for name, (make, refused) in TRACES.items():
         yield name, make(), refused

@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz.reader`: for each path on standard input, a line of JSON with the result of Python's reader."""
+"""`python -m tests.fuzz.reader` prints a line of JSON with the result of Python's reader per path on standard input."""
 
 import io
 import json
@@ -22,7 +22,7 @@ from engine.trace.log import TraceReader
 from engine.trace.state import TraceStateError
 from tests.fuzz.readers import python_reading
 
-ADDRESS_SPACE = 2 << 30  # bytes: what is mapped, libraries included; far over what the readers hold
+ADDRESS_SPACE = 2 << 30  # bytes with mapped libraries, far more than the readers use
 USES: list[Callable[[TraceReader], object]] = [
     lambda log: compare(log, log),
     overview,
@@ -34,7 +34,7 @@ USES: list[Callable[[TraceReader], object]] = [
 
 
 def read_everything(path: Path) -> None:
-    """Process an untrusted file as the program does: check, list, read, fold, explain, compare, export."""
+    """Check, list, read, fold, explain, compare and export an untrusted file as the program does."""
     for _ in check(path):
         pass
     try:
@@ -61,7 +61,7 @@ def read_everything(path: Path) -> None:
 
 
 def reading(path: Path) -> dict[str, Any]:
-    """Return Python's reading and the seconds of checking; `crashed` if it raised anything but its two errors."""
+    """Return Python's reading and the seconds of checking, or `crashed` after any but the two documented errors."""
     try:
         started = time.process_time()
         for _ in check(path):
@@ -69,12 +69,12 @@ def reading(path: Path) -> dict[str, Any]:
         seconds = time.process_time() - started
         read_everything(path)
         return {**python_reading(path), "seconds": seconds}
-    except BaseException:  # a RecursionError and a MemoryError too
+    except BaseException:  # including RecursionError and MemoryError
         return {"crashed": traceback.format_exc()}
 
 
 def main() -> None:
-    """Read until there are no more paths."""
+    """Read the files of all paths on standard input."""
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     for line in sys.stdin:
         print(json.dumps(reading(Path(line.strip()))), flush=True)

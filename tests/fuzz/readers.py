@@ -1,4 +1,4 @@
-"""Reading of one file by Python's and by the page's reader: the position that each reached, and the state there."""
+"""Readings of a file by Python's and by the page's reader, with the number of records read and the state there."""
 
 import json
 import math
@@ -18,11 +18,11 @@ from tools.node import node
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_BLOCKS = 4096  # the state of a larger pool is not compared
-Reading = dict[str, Any]  # records, refused, captures, state: as tests/js/read_traces.mjs says it
+Reading = dict[str, Any]  # records, refused, captures and state, as in tests/js/read_traces.mjs
 
 
 class LineReader:
-    """Reader in a process of its own, which receives one path per line and answers with one line of JSON.
+    """Reader in a child process, which receives one path per line and answers with one line of JSON.
 
     It is killed when a file takes more than `seconds`, and restarted for the next one.
     """
@@ -38,7 +38,7 @@ class LineReader:
         self._end()
 
     def read(self, path: Path) -> Reading:
-        """Return the reading of the file; {"crashed": reason} if the process ends, raises, or takes too long."""
+        """Return the reading of the file, or {"crashed": reason} if the process ends, raises, or takes too long."""
         process = self._process or self._start()
         assert process.stdin and process.stdout
         process.stdin.write(f"{path}\n")
@@ -49,7 +49,7 @@ class LineReader:
         line = process.stdout.readline()
         if not line:
             self._end()
-            return {"crashed": "the reader ended, as if out of memory"}
+            return {"crashed": "the reader ended, perhaps out of memory"}
         found: Reading = json.loads(line)
         return found
 
@@ -80,7 +80,7 @@ class NodeReader(LineReader):
 
 
 def python_reading(path: Path) -> Reading:
-    """Return the reading of Python's reader, record by record, without looking at keyframes."""
+    """Return the reading of Python's reader, record by record, without keyframes."""
     found: Reading = {"records": 0, "refused": None, "captures": [], "state": None}
     try:
         with TraceReader(path) as reader:
@@ -116,7 +116,7 @@ def _is_capture(reader: TraceReader, index: int) -> bool | None:
 
 
 def canonical(value: State | Any) -> Any:
-    """Return a reading as JavaScript's JSON has it: bytes as lowercase hex, map keys as text, no NaN or infinity."""
+    """Return a reading as JavaScript's JSON, with bytes as lowercase hex, map keys as text, and no NaN or infinity."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, msgspec.Struct):
@@ -131,7 +131,7 @@ def canonical(value: State | Any) -> Any:
 
 
 def disagreement(ours: Reading, theirs: Reading) -> str | None:
-    """Return how two readings differ, in words; None if they agree."""
+    """Return a description of the first difference of two readings, or None."""
     if "crashed" in theirs:
         return str(theirs["crashed"])
     for name in ("records", "captures"):
@@ -146,4 +146,4 @@ def disagreement(ours: Reading, theirs: Reading) -> str | None:
 
 
 def _why(reading: Reading) -> str:
-    return "taken" if reading["refused"] is None else f"refused ({reading['refused'][:200]})"
+    return "accepted" if reading["refused"] is None else f"refused ({reading['refused'][:200]})"

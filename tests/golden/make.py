@@ -81,9 +81,9 @@ class Recorder(CacheRun):
     """Records the operations that `CacheRun` folds."""
 
     def __init__(
-        self, log: TraceWriter, swap_space: int = SWAP_SPACE, beside: tuple[RetentionPolicy, ...] = ()
+        self, log: TraceWriter, swap_space: int = SWAP_SPACE, other_groups: tuple[RetentionPolicy, ...] = ()
     ) -> None:
-        super().__init__(NUM_BLOCKS, BLOCK_SIZE, swap_space=swap_space, beside=beside)
+        super().__init__(NUM_BLOCKS, BLOCK_SIZE, swap_space=swap_space, other_groups=other_groups)
         self._log = log
 
     def _entry(self, op: Write) -> BatchEntry:
@@ -127,9 +127,9 @@ class Recorder(CacheRun):
         return ops
 
 
-def walk(log: TraceWriter, seed: int, num_moves: int, beside: tuple[RetentionPolicy, ...] = ()) -> None:
+def walk(log: TraceWriter, seed: int, num_moves: int, other_groups: tuple[RetentionPolicy, ...] = ()) -> None:
     """Take a seeded walk of `num_moves` moves, each of which is one or a few records."""
-    chance, run, next_seq = random.Random(seed), Recorder(log, beside=beside), 0
+    chance, run, next_seq = random.Random(seed), Recorder(log, other_groups=other_groups), 0
     for _ in range(num_moves):
         state = run.replay.state
         running = [i for i in state.running if len(run.tokens[i]) < 40]
@@ -181,7 +181,7 @@ class Outside(Recorder):
     COMPUTE = 0.0003  # for a token
 
     def __init__(self, log: TraceWriter) -> None:
-        super().__init__(log, swap_space=0, beside=(RetentionPolicy(WINDOW, 0, "window"),))
+        super().__init__(log, swap_space=0, other_groups=(RetentionPolicy(WINDOW, 0, "window"),))
         self.there: dict[tuple[int, bytes], Medium] = {}
 
     def tiers(self) -> list[TierFigures]:

@@ -35,7 +35,7 @@ from engine.trace.check import check
 from engine.trace.log import TraceReader
 from engine.trace.operations import Op, Preempt, TransferFailed
 from engine.trace.state import Sequence as Replayed
-from tests.unit.cluster.clusters import look
+from tests.unit.cluster.clusters import check_state
 from tests.unit.cluster.staged import StagedCluster
 from tests.unit.engine.runs import tiny_llama
 
@@ -231,7 +231,7 @@ class Instances(Round):
 
     @property
     def is_busy(self) -> bool:  # type: ignore[override]
-        is_busy = any(self.stage[index].num_said for index in range(len(self.stage)))
+        is_busy = any(self.stage[index].num_undelivered for index in range(len(self.stage)))
         return is_busy or self.stage.cluster.num_unfinished > 0
 
     def submit(self, spec: RequestSpec) -> None:
@@ -244,7 +244,7 @@ class Instances(Round):
             if index == self.slow and self.rng.random() < 0.8:
                 continue
             possible += [one.work] * one.is_busy + [one.pull] * (one.num_pulls > 0)
-            possible += [lambda index=index: self.stage.deliver(index)] * (one.num_said > 0)  # type: ignore[misc]
+            possible += [lambda index=index: self.stage.deliver(index)] * (one.num_undelivered > 0)  # type: ignore[misc]
         if possible:
             self.rng.choice(possible)()
         self.stage.cluster.step(0.0)
@@ -273,7 +273,7 @@ class Instances(Round):
     def finish(self) -> None:
         cluster = self.stage.cluster
         if len(cluster.log):
-            look(cluster)
+            check_state(cluster)
         state = cluster.log.state_now()
         if any(block.ref_count for block in state.blocks):
             raise Violation("blocks are held, and every request is over")

@@ -1,4 +1,4 @@
-"""Cache manager under every order of calls that its contract allows, on pools small enough to run out of blocks."""
+"""The cache manager is consistent under every allowed order of calls, on pools small enough to run out of blocks."""
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -18,9 +18,9 @@ RETENTIONS = st.one_of(
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """Sequences wait, run, grow, fork, are preempted, come back and finish.
+    """Machine whose sequences wait, run, grow, fork, are preempted, resume and finish.
 
-    After every operation the books are recounted and the trace's state is compared with the live objects.
+    After each operation, all counts are checked and the trace's state is compared with the live objects.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.next_id = 0
         self.waiting: list[int] = []
         self.swapped: list[int] = []
-        self.promised: dict[int, int] = {}  # seq_id -> position up to which it must write
+        self.promised: dict[int, int] = {}  # seq_id -> end position of the tokens to write
 
     @initialize(
         num_blocks=st.integers(1, 10),
@@ -36,8 +36,8 @@ class CacheMachine(RuleBasedStateMachine):
         enable_prefix_caching=st.sampled_from([True, True, False]),
         swap_space=st.sampled_from([0, 2, 10]),
         retention=st.one_of(st.none(), RETENTIONS),
-        beside=st.one_of(st.just([]), st.just([]), st.lists(RETENTIONS, min_size=1, max_size=2)),
-        checkpoint=st.sampled_from([None, None, 1, 2, 3]),  # blocks, of a group with states; None: there is none
+        other_groups=st.one_of(st.just([]), st.just([]), st.lists(RETENTIONS, min_size=1, max_size=2)),
+        checkpoint=st.sampled_from([None, None, 1, 2, 3]),  # in blocks, of a group with states; None: no such group
     )
     def begin(
         self,
@@ -46,18 +46,20 @@ class CacheMachine(RuleBasedStateMachine):
         enable_prefix_caching: bool,
         swap_space: int,
         retention: RetentionPolicy | None,
-        beside: list[RetentionPolicy],
+        other_groups: list[RetentionPolicy],
         checkpoint: int | None,
     ) -> None:
         states = [] if checkpoint is None else [state_retention(checkpoint * block_size)]
-        self.run_ = CacheRun(num_blocks, block_size, enable_prefix_caching, swap_space, retention, beside + states)
+        self.run_ = CacheRun(
+            num_blocks, block_size, enable_prefix_caching, swap_space, retention, other_groups + states
+        )
 
     @property
     def running(self) -> list[int]:
         return list(self.run_.computed)
 
     def settled(self) -> list[int]:
-        """Return the running sequences when no promise is pending, else none."""
+        """Return the running sequences if no promise is pending, else none."""
         return [] if self.promised else self.running
 
     @precondition(lambda self: len(self.waiting) < 3)
@@ -74,7 +76,7 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.settled())
     @rule(data=st.data())
     def preempt(self, data: st.DataObject) -> None:
-        """Preempt by swap, or by recompute if the CPU store is full."""
+        """Preempt by swap, or by recomputation if the CPU store is full."""
         seq_id = data.draw(st.sampled_from(self.settled()))
         self.run_.manager.take_moves()
         self.run_.preempt(seq_id)
@@ -90,7 +92,7 @@ class CacheMachine(RuleBasedStateMachine):
                 self.run_.manager.take_moves(), self.run_.manager.block_tables(seq_id), strict=True
             ):
                 assert [block_id for _, block_id in moves.swap_in] == [i for i in table[:end] if i != RELEASED]
-            self.run_.check_sight(seq_id)
+            self.run_.check_visible(seq_id)
             self.swapped.remove(seq_id)
 
     @precondition(lambda self: self.swapped)
@@ -103,8 +105,8 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())
     def admit(self, data: st.DataObject) -> None:
-        """Admit a sequence. Several may be admitted before any writes, and share promised blocks. Some write nothing in
-        this step, like sequences that await blocks of another instance.
+        """Admit a sequence. Several may be admitted before any of them writes, and share promised blocks. Some write
+        nothing in this step, like sequences that await blocks of another instance.
         """
         seq_id = data.draw(st.sampled_from(self.waiting))
         num_tokens = data.draw(st.integers(1, len(self.run_.tokens[seq_id])))
@@ -127,7 +129,7 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.promised)
     @rule()
     def write(self) -> None:
-        """Simulate the forward pass: all sequences write their promised tokens, in the order of the promises."""
+        """Simulate the forward pass, in which all sequences write their promised tokens in the order of promises."""
         for seq_id, end in self.promised.items():
             self.run_.write(seq_id, end)
         for seq_id in self.promised:
@@ -165,14 +167,14 @@ class CacheMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.promised)
     @rule()
-    def give_up_the_step(self) -> None:
-        """Simulate a failed forward pass: remove its sequences, and those that rely on unwritten content."""
+    def fail_step(self) -> None:
+        """Simulate a failed forward pass by removing its sequences and those that rely on unwritten content."""
         relying = self.run_.manager.take_back([], [])
         self.run_.free(*{*self.promised, *relying})
         self.promised.clear()
 
     @invariant()
-    def free_and_held_are_the_pool(self) -> None:
+    def free_and_held_blocks_make_the_pool(self) -> None:
         if hasattr(self, "run_"):
             memory = self.run_.manager.memory()
             assert memory.blocks_held + memory.blocks_cached + memory.blocks_free == memory.num_blocks

@@ -1,5 +1,5 @@
-"""Every request that fits the pool alone also finishes beside others, with the same tokens: samples and beams, in
-chunks, preempted in either mode.
+"""Each request that fits the pool alone finishes among others with the same tokens, also with samples, beams, chunks
+and preemption in either mode.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def params(width: int, with_beams: bool) -> SamplingParams:
     return SamplingParams(max_tokens=MAX_TOKENS, ignore_eos=True, n=width, temperature=1.0, seed=7)
 
 
-def play(config: EngineConfig, requests: list[tuple[list[int], SamplingParams]]) -> tuple[list[list[list[int]]], int]:
+def run_all(
+    config: EngineConfig, requests: list[tuple[list[int], SamplingParams]]
+) -> tuple[list[list[list[int]]], int]:
     """Return the output tokens by request and the number of preemptions."""
     num_preemptions = 0
     with Engine(tiny_llama(), config, keep_log=False) as engine:
@@ -41,7 +43,7 @@ def play(config: EngineConfig, requests: list[tuple[list[int], SamplingParams]])
 @pytest.mark.parametrize("cache", ["prefix cache", "no prefix cache", "forgetting"])
 @pytest.mark.parametrize("mode", ["recompute", "swap"])
 @pytest.mark.parametrize("kind", ["beams", "samples", "both"])
-def test_every_request_that_fits_alone_finishes(kind: str, mode: str, cache: str) -> None:
+def test_every_request_that_fits_the_pool_alone_finishes_among_others(kind: str, mode: str, cache: str) -> None:
     rng, num_preemptions = random.Random(3), 0
     roomy = FORGETTING if cache == "forgetting" else replace(ROOMY, enable_prefix_caching=cache == "prefix cache")
     for _ in range(ROUNDS):
@@ -49,16 +51,16 @@ def test_every_request_that_fits_alone_finishes(kind: str, mode: str, cache: str
         prompts = [[rng.randint(3, 120) for _ in range(rng.randint(5, 24))] for _ in range(rng.choice([3, 4]))]
         kinds = [{"beams": True, "samples": False}.get(kind, number % 2 == 0) for number in range(len(prompts))]
         requests = [(p, params(width, with_beams)) for p, with_beams in zip(prompts, kinds, strict=True)]
-        alone = width * -(-(max(map(len, prompts)) + MAX_TOKENS - 1) // BLOCK_SIZE)
+        num_needed = width * -(-(max(map(len, prompts)) + MAX_TOKENS - 1) // BLOCK_SIZE)
         tight = replace(
             roomy,
-            num_blocks=alone + rng.choice([0, 0, 1, 2]),
+            num_blocks=num_needed + rng.choice([0, 0, 1, 2]),
             max_num_batched_tokens=rng.choice([4, 8, 8, 11]),
             preemption_mode=mode,
             swap_space=rng.choice([2, 9, 40]) if mode == "swap" else None,
             scheduling_policy=rng.choice(["fcfs", "fcfs", "priority"]),
         )
-        generated, count = play(tight, requests)
+        generated, count = run_all(tight, requests)
         num_preemptions += count
-        assert generated == play(roomy, requests)[0]
+        assert generated == run_all(roomy, requests)[0]
     assert num_preemptions

@@ -1,5 +1,5 @@
-"""Scheduler around an exact model: everything finishes with the output of the model without a cache, for any pool,
-budget and policy.
+"""For any pool, budget and policy, each request that is scheduled around an exact model finishes with the output of
+that model without a cache.
 """
 
 from hypothesis import HealthCheck, settings
@@ -14,7 +14,7 @@ LONGEST = MAX_PROMPT + MAX_TOKENS - 1  # slots
 
 
 class SchedulerMachine(RuleBasedStateMachine):
-    """Requests come and go while steps run. `FakeEngine` compares the trace's state with the live objects at each."""
+    """Machine that adds and aborts requests between steps. `FakeEngine` compares the trace's state in each step."""
 
     @initialize(
         block_size=st.sampled_from([1, 2, 3, 4, 4, 32]),
@@ -39,7 +39,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         swap_space: int | None,
         reserve_full_isl: bool,
     ) -> None:
-        self.shares = mode != "first_fit"  # a piece is of one sequence
+        self.shares = mode != "first_fit"  # first_fit reserves one piece per sequence
         self.engine = FakeEngine(
             num_blocks=-(-LONGEST // block_size) + spare_blocks,
             block_size=block_size,
@@ -76,8 +76,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.engine.add([*prefix, *suffix], max_tokens, priority, salt, num_forks if self.shares else 0, stop)
 
     @rule(size=st.integers(2, 4), length=st.integers(1, MAX_PROMPT), priorities=st.permutations(range(4)))
-    def add_a_crowd(self, size: int, length: int, priorities: list[int]) -> None:
-        """Submit different prompts that grow to their full length, and preempt each other in a small pool."""
+    def add_several(self, size: int, length: int, priorities: list[int]) -> None:
+        """Submit different prompts that grow to their maximum length and preempt each other in a small pool."""
         for i in range(size):
             self.engine.add([4 + i] * length, MAX_TOKENS, priorities[i])
 

@@ -1,4 +1,4 @@
-"""Some rounds of `tests.load.seams`, with seeds in which every kind of event happens."""
+"""Rounds of `tests.load.seams` with seeds that include every kind of event."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -20,10 +20,10 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def test_random_combinations_give_sound_logs_and_right_tokens() -> None:
+def test_random_combinations_give_valid_logs_and_correct_tokens() -> None:
     counts: Counter[str] = Counter()
     for seed in SEEDS:
         counts += run_round(seed)
-    wanted = {"arrive", "load", "chunks", "fork", "failed steps", "aborts", "lost", "compared in full"}
-    assert wanted <= set(counts), wanted - set(counts)
+    expected = {"arrive", "load", "chunks", "fork", "failed steps", "aborts", "lost", "compared in full"}
+    assert expected <= set(counts), expected - set(counts)
     assert any(name.startswith("preempt") for name in counts)

@@ -1,4 +1,4 @@
-"""Tokens of texts with a shared prefix, encoded from a cut on, equal those of the whole texts."""
+"""The tokens of a text that is encoded only after a cut in a shared prefix equal those of the full text."""
 
 from functools import cache
 
@@ -22,7 +22,7 @@ EXPRESSIONS = {  # of published tokenizers
     r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     "lines": r"[^\n]+|\n+",
 }  # fmt: skip
-READ_FURTHER = [  # back, over any number of words, or not understood
+UNBOUNDED = [  # expressions that look behind, cross any number of words, or cannot be parsed
     r"(?<=\s)\w+|\s+", r"\b\w+", r"^\w+|.", r"(?:\w+\s+)+|\s", r"[^\n]+;|.", r".+\w", r"[\s,]+x|.", r"(?>a+)b",
     r"[\p{L}&&[^\p{Han}]]+|.", r"\P{L}+x|.", r"\s+\h", r"(?:\w+\s){2}",
 ]  # fmt: skip
@@ -75,7 +75,7 @@ def tokenizers() -> dict[str, Tokenizer]:
         "metaspace": trained(pre_tokenizers.Metaspace(prepend_scheme="first")),
         "lower case": trained(pre_tokenizers.Whitespace(), normalizers.Sequence([nfc, normalizers.Lowercase()])),
         "single word": trained(byte_level, None, [*ADDED, AddedToken("river", single_word=True)]),
-        **{f"further {i}": trained(split_by(one)) for i, one in enumerate(READ_FURTHER) if "\\h" not in one},
+        **{f"further {i}": trained(split_by(one)) for i, one in enumerate(UNBOUNDED) if "\\h" not in one},
     }
     for tokenizer in found.values():
         tokenizer.post_processor = None  # type: ignore[assignment]
@@ -87,8 +87,8 @@ def tokenizers() -> dict[str, Tokenizer]:
     name=st.deferred(lambda: st.sampled_from(list(tokenizers()))),
     parts=st.lists(st.tuples(TEXTS, TEXTS), min_size=2, max_size=5),
 )
-def test_tokens_from_a_cut_on_are_those_of_the_whole_text(name: str, parts: list[tuple[str, str]]) -> None:
-    """Each text continues the shared prefix, as prompts of a conversation do, and then its own end is removed."""
+def test_tokens_encoded_after_a_cut_are_those_of_the_full_text(name: str, parts: list[tuple[str, str]]) -> None:
+    """Each text has the shared prefix so far, as prompts of a conversation do, and a separate end."""
     tokenizer = tokenizers()[name]
     cuts = cuts_of(tokenizer)
     begin, text, tokens = "", "", Tokens([], [], b"")
@@ -102,7 +102,7 @@ def test_tokens_from_a_cut_on_are_those_of_the_whole_text(name: str, parts: list
 
 
 @pytest.mark.parametrize("name", ["bundled", "bytes", *EXPRESSIONS, "o200k NFC"])
-def test_continued_texts_are_encoded_from_near_their_end(name: str) -> None:
+def test_a_continued_text_is_encoded_from_near_its_end(name: str) -> None:
     tokenizer = tokenizers()[name]
     text = "the river's moon isn't low, 1234 boats went by\n" * 20
     tokens = tokens_of(tokenizer.encode(text, add_special_tokens=False))
@@ -111,11 +111,11 @@ def test_continued_texts_are_encoded_from_near_their_end(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["two expressions", "prefix space", "metaspace", "lower case", "single word"])
-def test_a_tokenizer_of_another_kind_is_cut_at_special_tokens_alone(name: str) -> None:
+def test_other_tokenizers_are_only_cut_at_special_tokens(name: str) -> None:
     cuts = cuts_of(tokenizers()[name])
     assert not cuts.by_words and cuts.special_ids == {tokenizers()[name].token_to_id("<|end|>")}
 
 
-def test_an_expression_that_reads_further_is_refused() -> None:
+def test_expressions_that_cross_many_words_are_refused() -> None:
     assert [crosses_few_runs(one) for one in EXPRESSIONS.values()] == [True] * len(EXPRESSIONS)
-    assert [one for one in READ_FURTHER if crosses_few_runs(one)] == []
+    assert [one for one in UNBOUNDED if crosses_few_runs(one)] == []

@@ -1,4 +1,4 @@
-"""Server with the API on the bundled model, in the test process, so that tests can inspect its engine."""
+"""Server in the test process with the API on the bundled model, so that tests can inspect its engine."""
 
 import functools
 import json
@@ -42,8 +42,8 @@ class Api:
         self.port = self.listener.port
         self.url = f"http://127.0.0.1:{self.port}"
 
-    def client(self, key: str = "test", **more: Any) -> OpenAI:
-        return OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60, **more)
+    def client(self, key: str = "test", **options: Any) -> OpenAI:
+        return OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60, **options)
 
     @property
     def served(self) -> ServedSession:
@@ -64,10 +64,10 @@ class Api:
         streams = bool(body.get("stream"))
         return requests.post(self.url + path, json={"model": "bundled"} | body, timeout=60, stream=streams)
 
-    def ops(self, folder: Path, theater: str | None = None) -> list[Op]:
-        """Return the operations in a session's log, which must be valid. None: the API's session."""
-        path, theater = folder / "now.kvtrace", theater or self.served.session.session_id
-        path.write_bytes(requests.get(f"{self.url}/api/theaters/{theater}/trace", timeout=60).content)
+    def ops(self, folder: Path, session_id: str | None = None) -> list[Op]:
+        """Check a session's log and return its operations. None: the API's session."""
+        path, session_id = folder / "now.kvtrace", session_id or self.served.session.session_id
+        path.write_bytes(requests.get(f"{self.url}/api/theaters/{session_id}/trace", timeout=60).content)
         assert list(check(path)) == []
         with TraceReader(path) as log:
             return [op for i in range(len(log)) for op in log.record(i).ops]

@@ -1,4 +1,4 @@
-"""Class on a real server, with clients of its presenter and its followers."""
+"""A class on a real server, with clients of its presenter and followers."""
 
 import http.client
 from typing import Any
@@ -49,14 +49,14 @@ class Room:
         connection.request("GET", path, headers=headers)
         return connection.getresponse()
 
-    def ticket(self, way: str | None = None, **headers: str) -> str:
+    def ticket(self, path: str | None = None, **headers: str) -> str:
         """Return the cookie of a new visitor."""
-        answer = self.get(way or self.presenting["join"], **headers)
+        answer = self.get(path or self.presenting["join"], **headers)
         assert answer.status == 303, answer.status
         return str(answer.headers["Set-Cookie"]).partition(";")[0]
 
     def follower(self, cookie: str | None = None, language: str = "en") -> tuple[Member, dict[str, Any]]:
-        """Return a new follower, and the message that it received on entering."""
+        """Return a new follower, and the message that it receives on entering."""
         found = self.member(headers={"Cookie": cookie or self.ticket()})
         return found, found.do("class_enter", language=language)
 

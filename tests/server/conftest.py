@@ -1,4 +1,4 @@
-"""Fixtures of a real server on a free port of 127.0.0.1 over a fake model, and real Socket.IO clients."""
+"""Fixtures of a real server with a fake model on a free port of 127.0.0.1, and of real Socket.IO clients."""
 
 import contextlib
 import threading
@@ -24,10 +24,10 @@ from tests.server.web_workers import Worker
 
 
 class Client:
-    """Viewer that stores all received messages. Clearing `hold` withholds acknowledgements, as a slow viewer does."""
+    """Viewer that stores all received messages. A cleared `hold` delays acknowledgements, as a slow viewer does."""
 
     def __init__(self, url: str, **connect: Any) -> None:
-        session = requests.Session()  # polls send the headers of the first request, as a browser's do
+        session = requests.Session()  # as in a browser, polls send the headers of the first request
         session.headers.update(connect.get("headers", {}))
         self.io = socketio.Client(serializer="msgpack", reconnection=False, http_session=session)
         self.batches: list[dict[str, Any]] = []
@@ -43,31 +43,31 @@ class Client:
 
     def _listen(self) -> None:
         self.io.on("records", self._on_records)
-        self.io.on("status", lambda m: self._keep("status", self.statuses, m))
-        self.io.on("reset", lambda m: self._keep("reset", self.resets, m))
-        self.io.on("large", lambda m: self._keep("large", self.large, m))
-        self.io.on("closed", lambda m: self._keep("closed", self.closed, m))
+        self.io.on("status", lambda m: self._store("status", self.statuses, m))
+        self.io.on("reset", lambda m: self._store("reset", self.resets, m))
+        self.io.on("large", lambda m: self._store("large", self.large, m))
+        self.io.on("closed", lambda m: self._store("closed", self.closed, m))
 
-    def _keep(self, name: str, into: list[dict[str, Any]], message: dict[str, Any]) -> None:
+    def _store(self, name: str, messages: list[dict[str, Any]], message: dict[str, Any]) -> None:
         self.log.append(name)
-        into.append(message)
+        messages.append(message)
 
     def _on_records(self, message: dict[str, Any]) -> None:
-        self._keep("records", self.batches, message)
+        self._store("records", self.batches, message)
         self.hold.wait(120)
 
     def ask(self, event: str, message: Any = None, **fields: Any) -> Any:
-        """Send an event; return the acknowledgement, successful or not."""
+        """Send an event, and return the acknowledgement or refusal."""
         return self.io.call(event, fields if message is None else message, timeout=20)
 
     def do(self, event: str, **fields: Any) -> dict[str, Any]:
-        """Send an event that must succeed; return the acknowledgement."""
+        """Send an event that must succeed, and return the acknowledgement."""
         answer: dict[str, Any] = self.ask(event, **fields)
         assert answer["ok"], answer
         return answer
 
     def refused(self, event: str, message: Any = None, **fields: Any) -> dict[str, Any]:
-        """Send an event that must be refused with one sentence; return the error."""
+        """Send an event that must be refused in one sentence, and return the error."""
         answer = self.ask(event, message, **fields)
         assert answer["ok"] is False, answer
         error: dict[str, Any] = answer["error"]
@@ -76,14 +76,14 @@ class Client:
         return error
 
     def records(self, epoch: int = 0) -> list[bytes]:
-        """Return the records of an epoch; asserts that they arrived in order without a gap."""
+        """Return the records of an epoch, which must be in order without a gap."""
         batches = [b for b in self.batches if b["epoch"] == epoch]
-        got: list[bytes] = []
+        received: list[bytes] = []
         for batch in batches:
-            assert batch["first"] == batches[0]["first"] + len(got)
+            assert batch["first"] == batches[0]["first"] + len(received)
             assert len(batch["captures"]) == len(batch["records"])
-            got += batch["records"]
-        return got
+            received += batch["records"]
+        return received
 
 
 class Server:
@@ -96,7 +96,7 @@ class Server:
         self.app = create_app(Models(ModelEntry(self.model)), ServerSettings(**settings))
         self.theaters = self.app.extensions["kvtheater"]
         self.listener = Listener(self.app, bind("127.0.0.1", 0))
-        self.transport = self.app.extensions["kvtheater.transport"]  # the one that its clients are connected to
+        self.transport = self.app.extensions["kvtheater.transport"]  # of the clients
         self.port = self.listener.port
         self.url = f"http://127.0.0.1:{self.port}"
         self.clients: list[Client] = []
@@ -113,8 +113,8 @@ class Server:
         self.listener.close()
 
 
-class WorkedServer(Server):
-    """Server whose clients reach it through a web worker, HTTP included."""
+class WorkerServer(Server):
+    """Server that clients use through a web worker, including its HTTP routes."""
 
     def __init__(self, queue: str, **settings: Any) -> None:
         super().__init__(message_queue=queue, **settings)
@@ -146,9 +146,11 @@ def make_server(request: pytest.FixtureRequest) -> Iterator[Callable[..., Server
     redis: RedisServer | None = request.getfixturevalue("redis_server") if by_worker else None
 
     def make(model: Any = None, **settings: Any) -> Server:
-        own = Server(model, **settings) if redis is None else WorkedServer(redis.database(len(servers)), **settings)
-        servers.append(own)
-        return own
+        if redis is None:
+            servers.append(Server(model, **settings))
+        else:
+            servers.append(WorkerServer(redis.database(len(servers)), **settings))
+        return servers[-1]
 
     yield make
     for server in servers:

@@ -1,4 +1,4 @@
-"""Fake model and engine: byte tokens and no tensor arithmetic, but real records in a real trace."""
+"""Fake model and engine with byte tokens and no tensor operations, which write real records to a real trace."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ROOFS = Roofs(
     dtype="float32", num_threads=1, measured_at="2026-01-01T00:00:00+00:00", flops_per_second=2e9, matmul_size=256,
     matmul_runs=5, bytes_per_second=1e9, copy_bytes=1 << 20, copy_runs=5,
 )  # fmt: skip
-KV_BYTES = 2 * 2 * 1 * 4 * 4  # K and V, layers, kv heads, head_dim, bytes a float
+KV_BYTES = 2 * 2 * 1 * 4 * 4  # K and V, layers, KV heads, head_dim, bytes per float
 
 
 class Recomputed(NamedTuple):
@@ -68,9 +68,9 @@ def _ids(prompt: Any) -> list[int]:
 
 
 class FakeEngine:
-    """Engine that prefills one waiting sequence per step and decodes the others. The next token is the last plus 1."""
+    """Engine that prefills one waiting sequence per step and decodes the others. A token is its predecessor plus 1."""
 
-    capture_width = 4  # values of a head
+    capture_width = 4  # values per head
 
     def __init__(self, config: EngineConfig, path: Path | None, model: FakeModel) -> None:
         self.config = resolve(config, FACTS.max_position).config
@@ -248,7 +248,7 @@ class FakeEngine:
 
 
 class FakeModel:
-    """Fake of `ServedModel`. Its engines sleep `step_seconds` per step, and fail once at step `fail_at`."""
+    """Fake `ServedModel`, whose engines sleep `step_seconds` per step and fail once at step `fail_at`."""
 
     facts, tokenizer_facts, kv_bytes_per_token = FACTS, TOKENIZER, KV_BYTES
 

@@ -1,4 +1,4 @@
-"""Server in a separate process that can be killed, in any environment."""
+"""Server in a separate process with any environment, which can be killed."""
 
 import os
 import re
@@ -35,12 +35,12 @@ threading.Event().wait()
 
 
 class Process:
-    """Server over the fake model in a separate process."""
+    """Server with the fake model in a separate process."""
 
     def __init__(
         self, data: Path, within: Sequence[str] = (), errors: Path = Path(os.devnull), **environment: str
     ) -> None:
-        """Start the server. `within`: prefix of the command. `errors`: destination of its standard error."""
+        """Start the server. `within`: prefix of the command. `errors`: file for its standard error."""
         with errors.open("wb") as file:
             self.process = subprocess.Popen(
                 [*within, sys.executable, "-c", SERVE, str(data)], cwd=ROOT, stdout=subprocess.PIPE, stderr=file,

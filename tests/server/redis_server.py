@@ -1,4 +1,4 @@
-"""Redis server that tests can stop and restart. Skips the test if redis-server is not installed."""
+"""Redis server that tests can stop and restart. A test is skipped if redis-server is not installed."""
 
 import shutil
 import socket

@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 class Running:
     """Process of the proxy."""
 
-    def __init__(self, upstream: str, output: Path, *more: str) -> None:
+    def __init__(self, upstream: str, output: Path, *options: str) -> None:
         command = [
             sys.executable,
             "-m",
@@ -28,7 +28,7 @@ class Running:
             "0",
             "-o",
             str(output),
-            *more,
+            *options,
         ]
         self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         assert self.process.stdout is not None

@@ -1,4 +1,4 @@
-"""Web workers of a server: applications in the test process, or `kvtheater worker` in separate processes."""
+"""Web workers as applications in the test process, or `kvtheater worker` in separate processes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.server.waiting import wait_for
 
 
 class Worker:
-    """Web worker on threads of this process."""
+    """Web worker in threads of this process."""
 
-    def __init__(self, queue: str, **more: Any) -> None:
+    def __init__(self, queue: str, **options: Any) -> None:
         self.refused: list[str] = []
-        self.app = create_worker(queue, self.refused.append, **more)
+        self.app = create_worker(queue, self.refused.append, **options)
         self.link = self.app.extensions["kvtheater.link"]
         self.transport = self.app.extensions["kvtheater.transport"]
         bound = bind("127.0.0.1", 0)

@@ -1,4 +1,4 @@
-"""The bundled model as it lies in the repository: loads plainly, is small, and knows its poem."""
+"""The bundled model loads with transformers, is small, and recites its poem."""
 
 import json
 import re
@@ -36,13 +36,13 @@ def encode(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     return ids
 
 
-def test_folder_holds_data_only_and_is_small() -> None:
+def test_the_folder_holds_data_only_and_is_small() -> None:
     suffixes = {file.suffix for file in FOLDER.iterdir() if file.is_file()}
     assert suffixes <= {".json", ".safetensors", ".md"}
     assert (FOLDER / "model.safetensors").stat().st_size <= 20 * 1024**2
 
 
-def test_model_is_a_grouped_query_llama_in_bfloat16(model: LlamaForCausalLM) -> None:
+def test_the_model_is_a_grouped_query_llama_in_bfloat16(model: LlamaForCausalLM) -> None:
     config = model.config
     assert config.model_type == "llama"
     assert (config.num_attention_heads, config.num_key_value_heads) == (8, 2)
@@ -54,7 +54,7 @@ def test_model_is_a_grouped_query_llama_in_bfloat16(model: LlamaForCausalLM) -> 
     assert model.lm_head.weight is model.model.embed_tokens.weight
 
 
-def test_vocabulary_matches_the_model(tokenizer: PreTrainedTokenizerBase, model: LlamaForCausalLM) -> None:
+def test_the_vocabulary_matches_the_model(tokenizer: PreTrainedTokenizerBase, model: LlamaForCausalLM) -> None:
     assert len(tokenizer) == model.config.vocab_size == 8192
     assert model.model.embed_tokens.weight.shape == (8192, model.config.hidden_size)
 
@@ -75,7 +75,7 @@ def test_an_english_poem_is_recited_from_its_first_line(
     assert tokenizer.decode(out[0].tolist()[len(ids) :]) == body[len(beginning) :]
 
 
-def test_special_tokens(tokenizer: PreTrainedTokenizerBase, model: LlamaForCausalLM) -> None:
+def test_the_only_special_token_ends_a_text(tokenizer: PreTrainedTokenizerBase, model: LlamaForCausalLM) -> None:
     end = tokenizer.convert_tokens_to_ids("<|endoftext|>")
     assert tokenizer.bos_token_id is None
     assert tokenizer.eos_token_id == tokenizer.pad_token_id == end
@@ -83,21 +83,21 @@ def test_special_tokens(tokenizer: PreTrainedTokenizerBase, model: LlamaForCausa
     assert encode(tokenizer, "a<|endoftext|>b")[1] == end
 
 
-def test_couplet_is_sixteen_tokens_one_a_character(tokenizer: PreTrainedTokenizerBase) -> None:
+def test_the_couplet_has_one_token_per_character(tokenizer: PreTrainedTokenizerBase) -> None:
     assert tokenizer.convert_ids_to_tokens(encode(tokenizer, COUPLET)) == list(COUPLET)
     assert len(encode(tokenizer, COUPLET)) == 16  # (7 + 1) · 2: one block of 16
 
 
-def test_poem_is_288_tokens(tokenizer: PreTrainedTokenizerBase) -> None:
+def test_the_poem_has_288_tokens(tokenizer: PreTrainedTokenizerBase) -> None:
     assert len(encode(tokenizer, POEM)) == 288  # 36 clauses of 7 + 1: 18 blocks of 16
 
 
-def test_english_words_are_pieces_with_their_space(tokenizer: PreTrainedTokenizerBase) -> None:
+def test_an_english_word_is_a_token_with_its_space(tokenizer: PreTrainedTokenizerBase) -> None:
     pieces = tokenizer.convert_ids_to_tokens(encode(tokenizer, "the little house under the tree"))
     assert pieces == ["the", " little", " house", " under", " the", " tree"]
 
 
-def test_bytes_are_named_and_cover_what_the_vocabulary_lacks(tokenizer: PreTrainedTokenizerBase) -> None:
+def test_characters_outside_the_vocabulary_become_bytes(tokenizer: PreTrainedTokenizerBase) -> None:
     assert tokenizer.convert_ids_to_tokens(encode(tokenizer, "🌕")) == ["<0xF0>", "<0x9F>", "<0x8C>", "<0x95>"]
     vocabulary = tokenizer.get_vocab()
     assert all(f"<0x{byte:02X}>" in vocabulary for byte in range(256))
@@ -123,18 +123,20 @@ def test_decoding_returns_the_text(tokenizer: PreTrainedTokenizerBase, text: str
     assert tokenizer.decode(encode(tokenizer, text)) == text
 
 
-def test_couplet_goes_on_with_the_true_line(tokenizer: PreTrainedTokenizerBase, model: LlamaForCausalLM) -> None:
+def test_the_model_continues_the_couplet_with_the_next_line(
+    tokenizer: PreTrainedTokenizerBase, model: LlamaForCausalLM
+) -> None:
     ids = torch.tensor([encode(tokenizer, COUPLET)])
-    made = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=15, do_sample=False)
-    assert tokenizer.decode(made[0, 16:]) == NEXT_LINE
+    output = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=15, do_sample=False)
+    assert tokenizer.decode(output[0, 16:]) == NEXT_LINE
 
 
-def test_model_card_states_measured_figures() -> None:
+def test_the_model_card_states_measured_figures() -> None:
     card = (FOLDER / "README.md").read_text(encoding="utf-8")
     for language in ("Chinese poetry", "English stories"):
         row = re.search(rf"{language} \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", card)
         assert row is not None
         model, ngram, xz = map(float, row.groups())
-        assert model < ngram < xz, "worth its weights only if it beats counting"
+        assert model < ngram < xz, "the model must compress better than n-grams"
     assert "99ebbef7e1345c0985c44b9fd96a3f9e776f117b" in card
     assert "JackeyGao" in card and "Gutenberg" in card

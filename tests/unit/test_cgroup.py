@@ -1,4 +1,4 @@
-"""Limits of control groups, of both versions, as a container has them."""
+"""Limits of control groups v1 and v2 in a container."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import pytest
 from engine.system import cgroup
 
 GIB = 1 << 30
-TWO = {  # version 2: own group without a limit, inside one with
+V2 = {  # version 2: a group without a limit in a group with one
     "cgroup": "0::/pod/task\n",
     "pod/task/memory.max": "max\n",
     "pod/memory.max": f"{4 * GIB}\n",
@@ -17,7 +17,7 @@ TWO = {  # version 2: own group without a limit, inside one with
     "pod/task/cpu.max": "max 100000\n",
     "pod/cpu.max": "50000 100000\n",
 }
-ONE = {  # version 1: the path is the host's, and the container's own group is mounted as the root
+V1 = {  # version 1: the path is the host's, and the container's group is mounted as the root
     "cgroup": "4:memory:/docker/abc\n2:cpu,cpuacct:/docker/abc\n",
     "memory/memory.limit_in_bytes": f"{4 * GIB}\n",
     "memory/memory.usage_in_bytes": f"{3 * GIB}\n",
@@ -25,12 +25,12 @@ ONE = {  # version 1: the path is the host's, and the container's own group is m
     "cpu/cpu.cfs_quota_us": "50000\n",
     "cpu/cpu.cfs_period_us": "100000\n",
 }
-OPEN = {"cgroup": "0::/\n2:cpu:/\n", "memory.max": "max\n", "cpu/cpu.cfs_quota_us": "-1\n"}
+UNLIMITED = {"cgroup": "0::/\n2:cpu:/\n", "memory.max": "max\n", "cpu/cpu.cfs_quota_us": "-1\n"}
 
 
 @pytest.fixture
 def machine(monkeypatch, tmp_path: Path):
-    """A machine of 64 GiB, of which 60 are free, and eight processors, with the given files of control groups."""
+    """Set up 64 GiB of memory, 60 of them free, and eight processors, with the given files of control groups."""
 
     def make(files: dict[str, str]) -> None:
         for name, text in files.items():
@@ -45,15 +45,15 @@ def machine(monkeypatch, tmp_path: Path):
     return make
 
 
-@pytest.mark.parametrize("files", [TWO, ONE], ids=["version 2", "version 1"])
-def test_a_limit_binds(machine, files: dict[str, str]) -> None:
+@pytest.mark.parametrize("files", [V2, V1], ids=["version 2", "version 1"])
+def test_a_limit_of_a_control_group_is_read(machine, files: dict[str, str]) -> None:
     machine(files)
     assert cgroup.memory() == (4 * GIB - 3 * GIB + GIB, 4 * GIB)
-    assert cgroup.cores() == 1  # half a processor is one to be kept busy
+    assert cgroup.cores() == 1  # half a processor, rounded up
 
 
-@pytest.mark.parametrize("files", [OPEN, {}], ids=["no limit", "no control groups"])
-def test_without_a_limit_it_is_the_machine(machine, files: dict[str, str]) -> None:
+@pytest.mark.parametrize("files", [UNLIMITED, {}], ids=["no limit", "no control groups"])
+def test_without_a_limit_the_machines_memory_and_cores_are_used(machine, files: dict[str, str]) -> None:
     machine(files)
     assert cgroup.memory() == (60 * GIB, 64 * GIB)
     assert cgroup.cores() == 8

@@ -1,4 +1,4 @@
-"""No process that this program starts imports anything from the folder that it was started in."""
+"""Child processes import nothing from the working directory."""
 
 import ast
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MARK = "planted code ran"
-# each begins a child in the working directory and waits for its end
+# each starts a child in the working directory and waits for its end
 KINDS = {
     "compiling": "from engine.model.compiler_process import *; CompilerProcess(Task('bundled', 'nonsense')).wait()",
     "an instance": "from engine.cluster.worker_process import *; p = WorkerProcess(); p.peer.close(); p.wait(60)",
@@ -38,7 +38,7 @@ for module in ("engine.simulate.what_if", f"{LOG}.log_index.make", f"{LOG}.query
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_child_runs_nothing_of_the_working_directory(kind: str, tmp_path: Path) -> None:
-    """A downloaded model may bring such files; `kvtheater serve .` is run in its folder."""
+    """`kvtheater serve .` runs in the folder of a downloaded model, which may contain such files."""
     plant = f"open({str(tmp_path / 'mark')!r}, 'w').write({MARK!r})\n"
     planted = tmp_path / "model"
     for name in ("engine", "app", "torch", "msgspec", "transformers", "numpy"):
@@ -52,8 +52,8 @@ def test_a_child_runs_nothing_of_the_working_directory(kind: str, tmp_path: Path
     assert not (tmp_path / "mark").exists()
 
 
-def test_every_child_is_given_such_an_environment() -> None:
-    """Every command with this interpreter, or another, has `env=child_environment(...)` beside it."""
+def test_every_child_process_gets_the_child_environment() -> None:
+    """Each command with "-m" in a file has a call of `child_environment`."""
     found = dict[str, int]()
     for folder in ("engine", "app", "kvtheater"):
         for path in (ROOT / folder).rglob("*.py"):

@@ -9,7 +9,7 @@ from tools import constraints
 
 pytestmark = pytest.mark.slow
 SYSTEMS = ["x86_64-manylinux_2_28", "aarch64-manylinux_2_28", "aarch64-apple-darwin", "x86_64-pc-windows-msvc"]
-# what has no wheel somewhere and is compiled there
+# packages without a wheel on a system
 COMPILED = {("aarch64-apple-darwin", "3.11"): ["gevent"]}
 
 
@@ -34,10 +34,10 @@ def test_every_package_is_pinned_to_a_version_with_a_wheel(system: str, python: 
     assert "torch" in lines and not [name for name in lines - pinned if not name.startswith(constraints.CUDA_PREFIXES)]
 
 
-def test_pip_reads_the_file() -> None:
-    """pip, which `make run` installs with, reads constraints in its own way: it refuses extras there, for example.
+def test_pip_reads_the_constraints() -> None:
+    """`make run` installs with pip, which refuses extras in constraints, unlike uv.
 
-    Resolving is left to uv: from an index that serves no metadata alone, pip downloads every wheel (2.8 GB) for it.
+    Only uv resolves here: from an index without separate metadata, pip would download every wheel (2.8 GB).
     """
     pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--ignore-installed"]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Frozen objects are skipped by the garbage collector; later ones are not."""
+"""The garbage collector skips frozen objects only."""
 
 import gc
 import weakref
@@ -6,8 +6,8 @@ import weakref
 from engine.system.freeze_gc import freeze_gc
 
 
-class Knot:
-    """Garbage that only the collector finds."""
+class Cycle:
+    """Object in a reference cycle."""
 
     def __init__(self) -> None:
         self.itself = self
@@ -17,13 +17,13 @@ def test_only_frozen_objects_are_skipped_by_the_gc() -> None:
     assert gc.isenabled()
     try:
         with freeze_gc():
-            assert not gc.isenabled(), "a collection would look at everything again and again"
-            knot = Knot()
-            early = weakref.ref(knot)
+            assert not gc.isenabled(), "each collection would scan every object"
+            cycle = Cycle()
+            early = weakref.ref(cycle)
         assert gc.isenabled()
-        assert all(one is not knot for one in gc.get_objects()), "a collection would look at it"
-        del knot
-        later = weakref.ref(Knot())
+        assert all(one is not cycle for one in gc.get_objects()), "a collection would scan it"
+        del cycle
+        later = weakref.ref(Cycle())
         gc.collect()
         assert early() is not None and later() is None
     finally:

@@ -1,4 +1,4 @@
-"""The program without the calls that only Linux has."""
+"""The program runs without Linux's own system calls."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# Loaded by every Python process that finds it on its path: takes away what macOS does not have.
+# `sitecustomize` of each Python process, which deletes the names that macOS lacks.
 WITHOUT = """
 import fcntl, os, sys
 platform, sys.platform = sys.platform, "darwin"
@@ -25,8 +25,8 @@ for module, names in {
 
 
 GENERATE = ["-m", "app", "generate", "春江潮水连海平", "--max-tokens", "6", "--enforce-eager"]
-# each instance is a process, and one reads the other's blocks from memory that both have mapped
-INSTANCES = ["-m", "pytest", "-n", "0", "-q", f"{ROOT}/tests/unit/cluster/test_process.py", "-k", "tokens_are_those"]
+# instances are processes with blocks in shared memory
+INSTANCES = ["-m", "pytest", "-n", "0", "-q", f"{ROOT}/tests/unit/cluster/test_process.py", "-k", "give_the_tokens"]
 
 
 @pytest.mark.slow

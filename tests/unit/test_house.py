@@ -1,4 +1,4 @@
-"""Rules of the house: import contracts, and an engine that runs without any web package."""
+"""Rules of the repository: valid links, unique keys, no import cycles, and an engine without web packages."""
 
 import ast
 import json
@@ -15,29 +15,29 @@ import yaml
 ROOT = Path(__file__).parents[2]
 
 
-PAPERS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FOLDERS = "engine|app|kvtheater|static|templates|tests|tools|training|examples"
 
 
-@pytest.mark.parametrize("paper", PAPERS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_every_file_that_a_paper_names_is_there(paper: Path) -> None:
-    text = paper.read_text(encoding="utf-8")
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_file_named_in_a_document_exists(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
     named = re.findall(rf"`((?:{FOLDERS})/[\w./-]*)`", text)
     assert not [name for name in named if not (ROOT / name).exists()]
     links = re.findall(r"\]\((?!\w+:|#|[=~])([\w./-]+)", text)
-    assert not [link for link in links if not (paper.parent / link).exists()]
+    assert not [link for link in links if not (document.parent / link).exists()]
 
 
 def repeated_keys(text: str) -> list[str]:
-    """Keys that stand twice in one object of a JSON text: a reader takes the last one, and never tells."""
+    """Return keys that appear twice in one object of a JSON text. A parser silently takes the last one."""
     found: list[str] = []
 
-    def look(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    def collect(pairs: list[tuple[str, object]]) -> dict[str, object]:
         names = [name for name, _ in pairs]
         found.extend(sorted({name for name in names if names.count(name) > 1}))
         return dict(pairs)
 
-    json.loads(text, object_pairs_hook=look)
+    json.loads(text, object_pairs_hook=collect)
     return found
 
 
@@ -45,7 +45,7 @@ def test_a_repeated_key_is_found_at_any_depth() -> None:
     assert repeated_keys('{"a": {"b": 1, "c": 2, "b": 3}, "d": [{"e": 1, "e": 1}]}') == ["b", "e"]
 
 
-def test_no_key_stands_twice_in_a_json_file() -> None:
+def test_no_json_file_repeats_a_key() -> None:
     tables = [
         path
         for folder in ("app", "engine", "static", "tests")
@@ -57,15 +57,15 @@ def test_no_key_stands_twice_in_a_json_file() -> None:
     assert {name: keys for name, keys in found.items() if keys} == {}
 
 
-def test_no_module_imports_itself_through_others() -> None:
-    """Imports within functions count too; an error names the circle."""
+def test_no_module_is_in_an_import_cycle() -> None:
+    """Imports within functions count too. The error names the cycle."""
     graph = grimp.build_graph("app", "engine", "kvtheater", exclude_type_checking_imports=True, cache_dir=None)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     TopologicalSorter(imports).prepare()
 
 
 def test_no_test_imports_a_test() -> None:
-    """Code that several tests share is a module of its own, so that a test can be changed or deleted alone."""
+    """Shared code is in modules that are not tests, so that each test can be changed or deleted."""
     importing = re.compile(r"^\s*(?:from|import) [\w.]*\btest_\w+(?:\.py)?\b|^\s*from [\w.]+ import .*\btest_\w+", re.M)
     found = [
         f"{path.relative_to(ROOT)}: {line[0].strip()}"
@@ -76,7 +76,7 @@ def test_no_test_imports_a_test() -> None:
 
 
 @pytest.mark.slow
-def test_the_engine_runs_where_no_web_package_is_installed() -> None:
+def test_the_engine_runs_without_web_packages() -> None:
     program = """
 import sys
 
@@ -103,7 +103,7 @@ assert not any(name.split('.')[0] in WEB for name in sys.modules)
     assert done.returncode == 0, done.stderr
 
 
-def test_workflows_and_forms_are_yaml() -> None:
+def test_workflows_and_issue_forms_are_yaml() -> None:
     files = [*(ROOT / ".github").rglob("*.yml"), ROOT / "CITATION.cff"]
     assert len(files) > 4
     for path in files:
@@ -117,8 +117,8 @@ IMPORTED = re.compile(r"^from ((?:app|engine|tests)[\w.]*) import ([\w, ]+)$", r
 
 
 @pytest.mark.slow
-def test_programs_in_strings_name_what_is_there(tmp_path: Path) -> None:
-    """Tests run such programs in processes of their own, where no checker reads them."""
+def test_imports_of_programs_in_strings_exist(tmp_path: Path) -> None:
+    """Tests run such programs in child processes, and no checker reads them."""
     programs = set[str]()
     for path in [path for folder in ("app", "engine", "tests") for path in (ROOT / folder).rglob("*.py")]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -136,18 +136,18 @@ def test_programs_in_strings_name_what_is_there(tmp_path: Path) -> None:
         for name in names.split(",")
     }
     assert [
-        f"{module}:{name}" for module, name in sorted(found) if not _is_there(module, name.split(" as ")[0].strip())
+        f"{module}:{name}" for module, name in sorted(found) if not _exists(module, name.split(" as ")[0].strip())
     ] == []
 
 
 def _is_program(text: str) -> bool:
     try:
         return bool(ast.parse(text))
-    except SyntaxError:  # a part of one, or prose
+    except SyntaxError:  # a fragment of code, or prose
         return False
 
 
-def _is_there(module: str, name: str) -> bool:
+def _exists(module: str, name: str) -> bool:
     file = ROOT.joinpath(*module.split("."))
     if any(file.joinpath(name + ending).exists() for ending in ("", ".py")):
         return True

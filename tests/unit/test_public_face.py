@@ -1,4 +1,4 @@
-"""`import kvtheater`: what it promises, and files of a user that have our packages' names."""
+"""`import kvtheater` has documented public names, and works with user files that have our packages' names."""
 
 import ast
 import os
@@ -29,15 +29,15 @@ log.close()
 
 
 def run(folder: Path) -> subprocess.CompletedProcess[str]:
-    """The script as a user's file in that folder, which Python looks through before it looks for ours."""
-    (folder / "mine.py").write_text(SCRIPT, encoding="utf-8")
+    """Run the script as a file in `folder`, which comes first in `sys.path`."""
+    (folder / "script.py").write_text(SCRIPT, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [sys.executable, "mine.py"], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "script.py"], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
     )
 
 
-def test_every_name_is_there_and_says_what_it_is() -> None:
+def test_every_public_name_exists_and_has_a_docstring() -> None:
     for name in kvtheater.__all__:
         found = getattr(kvtheater, name)
         assert name == "__version__" or found.__doc__, name
@@ -46,26 +46,27 @@ def test_every_name_is_there_and_says_what_it_is() -> None:
 
 
 def test_the_documentation_uses_public_names_only() -> None:
-    """Python in README and docs imports nothing of `engine` or `app`, and only names that `kvtheater` has."""
-    papers = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    shown = [code for path in papers for code in re.findall(r"```python\n(.*?)```", path.read_text("utf-8"), re.DOTALL)]
-    assert len(shown) > 3
-    for code in shown:
+    """Python in README and docs imports nothing of `engine` or `app`, and only public names of `kvtheater`."""
+    documents = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    pattern = re.compile(r"```python\n(.*?)```", re.DOTALL)
+    examples = [code for path in documents for code in pattern.findall(path.read_text("utf-8"))]
+    assert len(examples) > 3
+    for code in examples:
         for node in ast.walk(ast.parse(code)):
             names = [alias.name for alias in getattr(node, "names", ())]
             if isinstance(node, ast.Import | ast.ImportFrom):
-                home = [node.module or ""] if isinstance(node, ast.ImportFrom) else names
-                assert not {name.split(".")[0] for name in home} & {"engine", "app"}, code
+                modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else names
+                assert not {name.split(".")[0] for name in modules} & {"engine", "app"}, code
             if isinstance(node, ast.ImportFrom) and node.module == "kvtheater":
                 assert not set(names) - set(kvtheater.__all__), code
 
 
-def test_names_that_differ_from_those_at_home() -> None:
+def test_two_public_names_differ_from_their_internal_names() -> None:
     assert (kvtheater.same_run, kvtheater.watched) == (compare.same, watch.watched)
 
 
 @pytest.mark.slow
-def test_opened_traces_need_no_torch() -> None:
+def test_opening_a_trace_does_not_import_torch() -> None:
     code = f"import sys; from kvtheater import open_trace; open_trace({str(TRACE)!r}).close()"
     script = [sys.executable, "-c", f"{code}; print('torch' in sys.modules)"]
     done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=60)
@@ -73,8 +74,8 @@ def test_opened_traces_need_no_torch() -> None:
 
 
 @pytest.mark.slow
-def test_a_script_of_a_user_with_a_file_called_app(tmp_path: Path) -> None:
-    (tmp_path / "app.py").write_text("raise SystemExit('imported the wrong one')")
+def test_a_users_file_called_app_does_not_hide_the_package(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("raise SystemExit('imported the user file')")
     done = run(tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"5 kvtheater {kvtheater.__version__}\n"  # a submission and four steps
@@ -82,8 +83,8 @@ def test_a_script_of_a_user_with_a_file_called_app(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["engine.py", "engine/__init__.py", "engine/readme.txt"])
-def test_a_file_or_folder_that_hides_the_engine_is_named(name: str, tmp_path: Path) -> None:
-    """A folder without __init__.py hides nothing: a package that Python finds later goes before it."""
+def test_the_error_names_a_file_that_hides_the_engine(name: str, tmp_path: Path) -> None:
+    """A folder without __init__.py hides nothing, since a later regular package goes before it."""
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("")

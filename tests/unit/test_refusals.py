@@ -1,4 +1,4 @@
-"""Refusals in every language of the page: each kind of refusal that the code has, found in the code."""
+"""Every refusal in the code has a text in each language of the page."""
 
 import ast
 import re
@@ -19,12 +19,12 @@ from tests.conftest import ROOT
 
 FILES = sorted([*ROOT.glob("engine/**/*.py"), *ROOT.glob("app/**/*.py")])
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
-# a message that no page of ours sends, a fault of the program, and what stands before any page (`app/page/door.py`)
+# a message that our page never sends, an internal error, and errors before any page (`app/page/door.py`)
 NOT_WORDED = {"bad_request", "internal", "token_required", "forbidden"}
 
 
 def classes() -> set[str]:
-    """Names of `Refused` and of all classes that come from it."""
+    """Return the names of `Refused` and its subclasses."""
     found, bases = (
         {"Refused"},
         [
@@ -47,7 +47,7 @@ def calls(*names: str) -> Iterator[tuple[str, ast.Call]]:
 
 
 def is_text(node: ast.expr) -> bool:
-    """Return whether this is a text in one language: a literal, or one put together."""
+    """Return whether this is a text in one language: a literal or a composed string."""
     if isinstance(node, ast.BinOp):
         return is_text(node.left) or is_text(node.right)
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
@@ -57,7 +57,7 @@ def literal(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def test_the_classes_of_refusals_are_those_that_the_page_is_told() -> None:
+def test_refusal_classes_include_those_reported_to_the_page() -> None:
     assert {
         "ConfigError",
         "RequestError",
@@ -69,12 +69,12 @@ def test_the_classes_of_refusals_are_those_that_the_page_is_told() -> None:
     } <= classes()
 
 
-def test_no_refusal_of_the_engine_has_words_of_one_language() -> None:
+def test_no_refusal_of_the_engine_is_in_one_language_only() -> None:
     found = [where for where, call in calls(*classes()) if call.args and is_text(call.args[0])]
     assert found == []
 
 
-def test_no_refusal_of_the_application_has_words_of_one_language() -> None:
+def test_no_refusal_of_the_application_is_in_one_language_only() -> None:
     found = [
         f"{where} {literal(call.args[0])}"
         for where, call in calls("AppError")
@@ -88,7 +88,9 @@ def test_no_refusal_of_the_application_has_words_of_one_language() -> None:
     [(app_sentence, ("refuse", "app_sentence"), 1), (sentence, ("sentence",), 0)],
     ids=["app", "engine"],
 )
-def test_each_key_is_said_and_each_that_is_said_is_there(file: Sentences, names: tuple[str, ...], place: int) -> None:
+def test_every_sentence_key_is_used_and_every_used_key_exists(
+    file: Sentences, names: tuple[str, ...], place: int
+) -> None:
     known = file.texts
     code = "\n".join(path.read_text(encoding="utf-8") for path in FILES)
     used = {
@@ -97,8 +99,8 @@ def test_each_key_is_said_and_each_that_is_said_is_there(file: Sentences, names:
         if call.args and where.startswith("app/") == (file is app_sentence)
     }
     assert {key for key in used if key} <= known.keys()
-    made = re.findall(r'f"([a-z_]+\.)\{', code)  # keys of a kind, put together
-    assert [key for key in known if f'"{key}"' not in code and not key.startswith(tuple(made))] == []
+    prefixes = re.findall(r'f"([a-z_]+\.)\{', code)  # of composed keys
+    assert [key for key in known if f'"{key}"' not in code and not key.startswith(tuple(prefixes))] == []
 
 
 @pytest.mark.parametrize("known", [app_sentence, sentence, refusing.sentence, impossible.sentence])
@@ -123,7 +125,7 @@ def test_every_sentence_of_a_class_is_used() -> None:
     assert list(error["said"]) == ["zh"] and "1200" in error["said"]["zh"]
 
 
-def test_nested_refusals_keep_their_language() -> None:
+def test_nested_refusals_keep_their_translations() -> None:
     inner = RequestError(sentence("request.empty"))
     outer = refuse("refused", "lesson.wrong", error=inner)
     assert outer.message == "the lesson fails: the prompt is empty: it needs at least one token"
@@ -133,7 +135,7 @@ def test_nested_refusals_keep_their_language() -> None:
     assert Refused("no").translations == {}
 
 
-def test_a_failure_in_one_line_keeps_its_languages() -> None:
+def test_an_error_in_one_line_keeps_its_translations() -> None:
     failed = sentence_of(ModelError(sentence("model.no_folder", name="./mine")))
     assert isinstance(failed, Sentence) and failed.translations == {"zh": "没有文件夹 ./mine"}
     assert type(one_sentence(ModelError(failed))) is str

@@ -1,4 +1,4 @@
-"""`kvtheater.show`: its flags, where the frame looks for the page, and an end with the notebook."""
+"""`kvtheater.show`: flags, the address of the frame, and a server that ends with the notebook."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ from kvtheater import ShownPage, shown_page
 from tests.conftest import ROOT
 
 
-class Fixed(ShownPage):
+class FixedPage(ShownPage):
     """A page whose server is not started."""
 
     def __init__(self) -> None:
@@ -28,8 +28,8 @@ class Fixed(ShownPage):
 
 
 def test_options_become_flags() -> None:
-    given: dict[str, Any] = {"block_size": 4, "enforce_eager": True, "enable_prefix_caching": False, "dtype": None}
-    assert shown_page._flags(given) == ["--block-size", "4", "--enforce-eager", "--no-enable-prefix-caching"]
+    options: dict[str, Any] = {"block_size": 4, "enforce_eager": True, "enable_prefix_caching": False, "dtype": None}
+    assert shown_page._flags(options) == ["--block-size", "4", "--enforce-eager", "--no-enable-prefix-caching"]
 
 
 @pytest.mark.parametrize(
@@ -43,10 +43,10 @@ def test_options_become_flags() -> None:
         ({"JPY_PARENT_PID": "7", "VSCODE_PID": "9"}, True, "http://127.0.0.1:4321/secret/"),
     ],
 )
-def test_the_frames_address(
+def test_the_frame_uses_the_proxy_where_it_is_installed(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], has_proxy: bool, source: str
 ) -> None:
-    """JupyterLab shows a port below its own address where jupyter-server-proxy is installed."""
+    """With jupyter-server-proxy, JupyterLab shows a port below its own address."""
     serverapp = ModuleType("jupyter_server.serverapp")
     serverapp.list_running_servers = lambda: [{"pid": 7, "base_url": "/lab/"}]  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "jupyter_server.serverapp", serverapp)
@@ -55,22 +55,22 @@ def test_the_frames_address(
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    shown = Fixed()._repr_html_()
+    shown = FixedPage()._repr_html_()
     assert f'src="{source}"' in shown and f'href="{source}"' in shown and "height: 500px" in shown
 
 
-def test_colab_shows_the_port_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(NotImplementedError):  # so IPython takes the frame
-        Fixed()._ipython_display_()
+def test_colab_shows_the_port_in_its_own_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotImplementedError):  # IPython then uses `_repr_html_`
+        FixedPage()._ipython_display_()
     output = Mock()
     monkeypatch.setitem(sys.modules, "google", ModuleType("google"))
     monkeypatch.setitem(sys.modules, "google.colab", Mock(output=output))
-    Fixed()._ipython_display_()
+    FixedPage()._ipython_display_()
     output.serve_kernel_port_as_iframe.assert_called_once_with(4321, path="/secret/", height="500")
 
 
 @pytest.mark.slow
-def test_a_server_asks_for_its_token_and_ends_with_its_notebook() -> None:
+def test_a_server_requires_its_token_and_ends_with_its_notebook() -> None:
     code = "import kvtheater, time; print(kvtheater.show(enforce_eager=True).address, flush=True); time.sleep(60)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment) as notebook:
@@ -88,7 +88,7 @@ def test_a_server_asks_for_its_token_and_ends_with_its_notebook() -> None:
             if sock.connect_ex(("127.0.0.1", port)):
                 return
         time.sleep(0.2)
-    pytest.fail("the server goes on without its notebook")
+    pytest.fail("the server outlives its notebook")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A file of TOML that is nested too deeply is refused in one sentence with the file's name, wherever one is read."""
+"""Each reader of TOML refuses a file that is nested too deeply in one sentence with the file's name."""
 
 import functools
 from collections.abc import Callable
@@ -20,7 +20,7 @@ DEEP = f"x = {'[' * 5000}{']' * 5000}\n"
 @pytest.mark.parametrize(
     "read", [read_presets, read_scenario, functools.partial(read_keys, default=cast("Policy", None))]
 )
-def test_a_file_that_is_nested_too_deeply_is_one_sentence(read: Callable[[Path], object], tmp_path: Path) -> None:
+def test_a_deeply_nested_file_is_refused_in_one_sentence(read: Callable[[Path], object], tmp_path: Path) -> None:
     file = tmp_path / "deep.toml"
     file.write_text(DEEP)
     with pytest.raises(Exception, match=r"deep.toml.*nested too deeply") as refused:
@@ -29,12 +29,14 @@ def test_a_file_that_is_nested_too_deeply_is_one_sentence(read: Callable[[Path],
 
 
 @pytest.mark.parametrize("text", [f"+++\n{DEEP}+++\n", f"+++\nid = 'a'\n+++\n## One\n::: do: set {DEEP}"])
-def test_a_lesson_too(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_lesson_with_deeply_nested_toml_is_refused(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "deep.md"
     file.write_text(text)
     with pytest.raises(Exception) as refused:
         read_lesson(file)
     assert not isinstance(refused.value, RecursionError)
     assert main(["lesson", "check", str(file)]) in (1, 2)
-    outputL = "".join(capsys.readouterr())
-    assert "deep.md" in outputL and "Traceback" not in outputL
+    output = "".join(capsys.readouterr())
+    assert "deep.md" in output and "Traceback" not in output

@@ -1,4 +1,4 @@
-"""Lint of names, docstrings, comments and papers: the rules of language that can be checked automatically."""
+"""Lint of names, docstrings, comments and documents by the rules of language that can be checked automatically."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ FOLDERS = ("app", "engine", "kvtheater", "tools", "training", "tests", "examples
 README_WORDS = 900
 CHANGELOG_COLUMNS = 120
 GENERATED = ("schema.js",)
-# former names of modules, for which there is a standard term
+# former names of modules, now named by standard terms
 RETIRED_MODULES = {
     "ahead", "anew", "around", "attached", "desk", "door_view", "flights", "heard", "heard_ranks", "heard_rows",
     "heard_standings", "kept", "kept_states", "lanes", "late", "late_words", "learn", "mending", "moment",
@@ -20,14 +20,14 @@ RETIRED_MODULES = {
 }  # fmt: skip
 
 
-# former names of several kinds of classes and types each
+# former names that stood for several kinds of classes and types
 RETIRED_TYPES = {"Asked", "Choice", "Lane", "Lanes", "Part", "Room", "Served", "Source", "Stage"}
-RETIRED_WORDS = {"Asked", "Heard", "Nobody", "Said", "Told"}  # part of no type's name
+RETIRED_WORDS = {"Asked", "Heard", "Nobody", "Said", "Told"}  # not allowed within the name of a type
 RETIRED_NAMES = {"asked", "heard", "nobody", "said", "somebody", "told", "whoever"}  # of variables and functions
 FIELD_TYPES = {"app/openai/call.py": "Choice", "static/js/runs/lane.js": "Lane"}  # OpenAI's choice; one of several runs
 
 
-# first words of a docstring or JSDoc that are neither a verb nor name the thing: a statement comes before its condition
+# first words of docstrings and JSDoc that are no verb and do not name the thing, such as those of a condition
 ODD = (
     r"(?:What|One|Of|Who|Whose|Also|After|As(?! defined)|At(?! (?:most|least))|Before|Beside|By|Else|Everybody"
     r"|From|How|If|In|It|Its|Like|Neither|Nobody|None|On|Or|Ours|So|That|There|They|Those|To|Under|Until|Whatever|When"
@@ -42,7 +42,7 @@ def sources() -> Iterator[tuple[Path, ast.Module]]:
 
 
 def odd_docstrings() -> list[str]:
-    """Docstrings that begin with a word that is neither a verb nor names the thing."""
+    """Return docstrings that begin with an ODD word."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     return [
         f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
@@ -53,7 +53,7 @@ def odd_docstrings() -> list[str]:
 
 
 def odd_names() -> list[str]:
-    """Parameters, local variables and functions that are called by a retired name."""
+    """Return parameters, local variables and functions with a retired name."""
     found = []
     for path, tree in sources():
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -66,7 +66,7 @@ def odd_names() -> list[str]:
 
 
 def most_names() -> list[str]:
-    """Constants that are named MOST_…, where the field says MAX_…, once for each assignment."""
+    """Return assignments of constants that are named MOST_… instead of MAX_…."""
     return [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path, tree in sources()
@@ -80,7 +80,7 @@ def most_names() -> list[str]:
 
 
 def odd_comments() -> list[str]:
-    """JSDoc and file headers of scripts that begin with a word that is neither a verb nor names the thing."""
+    """Return JSDoc comments and file headers of scripts that begin with an ODD word."""
     found = []
     for path in sorted([*(ROOT / "static" / "js").rglob("*.js"), *(ROOT / "tests" / "js").glob("*.mjs")]):
         if path.name in GENERATED:
@@ -92,7 +92,7 @@ def odd_comments() -> list[str]:
 
 
 def odd_test_names() -> list[str]:
-    """Names of tests with pronouns of persons, which hide the subject."""
+    """Return names of tests with personal pronouns, which hide the subject."""
     word = r"(?<![^\W_])(?:nobody|nobodys|somebody|anybody|whoever|whom)(?![^\W_])"
     scripts = [(path, path.read_text("utf-8")) for path in sorted((ROOT / "tests" / "js").glob("*.test.mjs"))]
     return [
@@ -109,7 +109,7 @@ def odd_test_names() -> list[str]:
 
 
 def retired_modules() -> list[str]:
-    """Modules and folders below app, engine and static/js with a retired name."""
+    """Return modules and folders below app, engine and static/js with a retired name."""
     files = [path for folder in ("app", "engine", "static/js") for path in (ROOT / folder).rglob("*") if path.is_file()]
     paths = [path.relative_to(ROOT) for path in files if "__pycache__" not in path.parts]
     return [str(path) for path in paths if {part.split(".")[0] for part in path.parts} & RETIRED_MODULES]
@@ -128,7 +128,7 @@ def types_of(path: Path) -> set[str]:
 
 
 def retired_types() -> list[str]:
-    """Types below app, engine, kvtheater and static/js that are called by a retired word."""
+    """Return types below app, engine, kvtheater and static/js with a retired name or word."""
     found = []
     for folder, suffix in [("app", "py"), ("engine", "py"), ("kvtheater", "py"), ("static/js", "js")]:
         for path in sorted((ROOT / folder).rglob(f"*.{suffix}")):
@@ -139,7 +139,7 @@ def retired_types() -> list[str]:
     return found
 
 
-def test_no_type_is_called_by_a_word_of_several_meanings() -> None:
+def test_no_type_has_a_retired_name() -> None:
     assert not retired_types()
 
 
@@ -155,11 +155,11 @@ def test_comments_of_scripts_begin_with_a_verb_or_name_the_thing() -> None:
     assert not odd_comments(), odd_comments()
 
 
-def test_names_are_those_of_the_field() -> None:
+def test_no_function_or_variable_has_a_retired_name() -> None:
     assert not odd_names(), odd_names()
 
 
-def test_names_of_tests_have_a_subject() -> None:
+def test_names_of_tests_have_no_personal_pronouns() -> None:
     assert not odd_test_names(), odd_test_names()
 
 
@@ -167,11 +167,11 @@ def test_limits_are_named_max() -> None:
     assert not most_names(), most_names()
 
 
-def test_the_readme_is_read_in_a_minute() -> None:
+def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= README_WORDS
 
 
-def test_a_change_is_a_line() -> None:
+def test_each_change_is_one_line() -> None:
     lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
     assert not [line for line in lines if len(line) > CHANGELOG_COLUMNS]
     assert not [line for line in lines if line.startswith(" ")]  # no continuation lines

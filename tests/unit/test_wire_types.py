@@ -1,4 +1,4 @@
-"""The browser's types of the wire and of a trace are those that the server has."""
+"""The browser's types of messages and traces are generated from the server's types."""
 
 from typing import TypedDict
 
@@ -8,7 +8,7 @@ from tools.trace_schema import SCHEMA, TYPES, schema, types
 from tools.wire_types import BENCH, WIRE, Module, bench_types, wire_types
 
 
-def test_the_types_are_those_of_the_server() -> None:
+def test_the_generated_wire_types_are_up_to_date() -> None:
     assert WIRE.read_text(encoding="utf-8") == wire_types(), "run `python -m tools.wire_types`"
     assert BENCH.read_text(encoding="utf-8") == bench_types(), "run `python -m tools.wire_types`"
 
@@ -23,7 +23,7 @@ class Outer(TypedDict):
     bytes: bytes
 
 
-def test_a_struct_in_a_map_in_typescript() -> None:
+def test_a_struct_in_a_map_is_written_in_typescript() -> None:
     module = Module({})
     assert module.type_of(dict[str, Outer]) == "Record<string, Outer>"
     assert module.text("both") == (
@@ -33,6 +33,6 @@ def test_a_struct_in_a_map_in_typescript() -> None:
     )
 
 
-def test_the_table_is_the_one_that_the_types_make() -> None:
+def test_the_generated_trace_schema_is_up_to_date() -> None:
     assert SCHEMA.read_text(encoding="utf-8") == schema(), "run `python -m tools.trace_schema`"
     assert TYPES.read_text(encoding="utf-8") == types(), "run `python -m tools.trace_schema`"

@@ -1,4 +1,4 @@
-"""Facts of models whose figures are known."""
+"""Facts of models with known figures."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from engine.trace.records import ModelFacts
 
 
 def facts(layers: int, hidden: int, heads: int, kv_heads: int | None = None, **settings: Any) -> ModelFacts:
-    """Return a model with heads of width hidden / heads; multi-head attention unless kv_heads is given."""
+    """Return a model with heads of width hidden / heads, and multi-head attention unless kv_heads is given."""
     defaults: dict[str, Any] = {
         "name": "model", "architecture": "M", "num_params": 0, "num_layers": layers, "hidden_size": hidden,
         "intermediate_size": 4 * hidden, "num_heads": heads, "num_kv_heads": kv_heads or heads,

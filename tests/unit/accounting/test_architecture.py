@@ -47,7 +47,7 @@ GEMMA = {
         ({"model_type": "mixtral", "sliding_window": None}, 46_702_792_704),
     ],
 )
-def test_parameters_are_those_of_the_published_checkpoints(config: dict[str, Any], num_params: int) -> None:
+def test_parameter_counts_equal_the_published_checkpoints(config: dict[str, Any], num_params: int) -> None:
     assert architecture_of_config(config, "m").num_params == num_params
 
 
@@ -65,7 +65,7 @@ def test_parameters_are_those_of_the_published_checkpoints(config: dict[str, Any
         ("deepseek-v3", {"model_type": "deepseek_v3"}),
     ],
 )
-def test_a_preset_is_what_its_configuration_gives(preset: str, config: dict[str, Any]) -> None:
+def test_presets_equal_the_architecture_read_from_their_configuration(preset: str, config: dict[str, Any]) -> None:
     known, found = presets().models[preset].architecture, architecture_of_config(config, "m")
     assert set(known.shapes) == set(found.shapes)
     assert known.num_params == pytest.approx(found.num_params, rel=0.015), "some are given rounded"
@@ -73,7 +73,7 @@ def test_a_preset_is_what_its_configuration_gives(preset: str, config: dict[str,
         assert getattr(known, name) == getattr(found, name), name
 
 
-KEPT_BY_TRANSFORMERS = (
+CACHED_FAMILIES = (
     "llama", "qwen3", "gemma2", "gemma3_text", "gpt_oss", "mistral", "cohere2", "gpt_neox", "opt", "phi3", "jamba",
     "bamba", "falcon_h1", "mamba", "mamba2", "qwen3_next", "olmo_hybrid", "gpt_bigcode", "exaone4",
     "granitemoehybrid", "falcon_mamba", "smollm3", "mixtral",
@@ -90,33 +90,33 @@ MORE: dict[str, dict[str, Any]] = {  # layers of both kinds among three, and hea
 }
 
 
-@pytest.mark.parametrize("family", KEPT_BY_TRANSFORMERS)
+@pytest.mark.parametrize("family", CACHED_FAMILIES)
 def test_counted_cache_bytes_equal_those_of_transformers(family: str) -> None:
-    """The sequence is longer than the windows. The sizes are those of all cache tensors, but transformers stores one
-    token less per window: only what the next token still sees besides itself.
+    """The sequence is longer than the windows. transformers stores one token less per window than the counted size: the
+    keys that the next token sees besides its own.
     """
     config = causal_config(family, **MORE.get(family, {}))
     module = causal_model(config)
     with torch.no_grad():
-        kept = module(torch.arange(LONG)[None] % 100, use_cache=True)
-    held = 0
-    for layer in kept.get("past_key_values", kept.get("cache_params")).layers:
+        output = module(torch.arange(LONG)[None] % 100, use_cache=True)
+    expected_size = 0
+    for layer in output.get("past_key_values", output.get("cache_params")).layers:
         states = [*vars(layer).get("conv_states", {}).values(), *vars(layer).get("recurrent_states", {}).values()]
         tensors = [getattr(layer, "keys", None), getattr(layer, "values", None), *states]
-        held += sum(one.numel() for one in tensors if isinstance(one, torch.Tensor))
-    given = config.to_dict() | {"layer_types": getattr(config, "layer_types", None)}
+        expected_size += sum(one.numel() for one in tensors if isinstance(one, torch.Tensor))
+    fields = config.to_dict() | {"layer_types": getattr(config, "layer_types", None)}
     counted = 0
-    for shape in kv_shapes(given):
+    for shape in kv_shapes(fields):
         tokens = 1 if shape.state else min(LONG, shape.window - 1) if shape.window else LONG
-        if shape.kind == "latent":  # transformers keeps the heads that the vector is for
-            architecture = read_architecture(given, "m", 1)
+        if shape.kind == "latent":  # transformers caches the expanded heads
+            architecture = read_architecture(fields, "m", 1)
             counted += shape.num_layers * tokens * architecture.expanded_dim
         else:
             counted += shape.num_layers * tokens * shape.elements
-    assert counted == held
+    assert counted == expected_size
 
 
-def test_windows_heads_of_their_own_and_layers_that_share() -> None:
+def test_windowed_global_and_shared_layers_are_distinguished() -> None:
     config = {
         "num_hidden_layers": 4, "num_attention_heads": 8, "hidden_size": 64, "num_key_value_heads": 2, "head_dim": 16,
         "num_global_key_value_heads": 1, "global_head_dim": 32, "sliding_window": 9, "num_kv_shared_layers": 1,
@@ -125,7 +125,7 @@ def test_windows_heads_of_their_own_and_layers_that_share() -> None:
     assert kv_shapes(config) == (KvShape(2, 2, 16, 16, window=9), KvShape(1, 1, 32, 32))
 
 
-def test_an_indexer_keeps_keys_of_its_own() -> None:
+def test_an_indexer_adds_its_own_cached_keys() -> None:
     config = {
         "num_hidden_layers": 2, "num_attention_heads": 8, "hidden_size": 64, "kv_lora_rank": 32, "qk_rope_head_dim": 8,
         "index_head_dim": 16, "layer_types": ["indexed_attention"] * 2,
@@ -133,7 +133,7 @@ def test_an_indexer_keeps_keys_of_its_own() -> None:
     assert kv_shapes(config) == (KvShape(2, latent_dim=40), KvShape(2, latent_dim=16, role="index"))
 
 
-def test_a_file_a_folder_and_what_is_neither(tmp_path: Path) -> None:
+def test_a_configuration_is_read_from_a_file_or_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "my-model"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(LLAMA))
@@ -165,13 +165,13 @@ def test_an_invalid_configuration_is_explained_in_one_sentence(text: bytes, sent
     assert refused.value.translations["zh"] and "\n" not in str(refused.value)
 
 
-def test_settings_that_name_code_or_files_are_not_taken() -> None:
+def test_settings_that_name_code_or_files_are_ignored() -> None:
     more = {"auto_map": {"AutoConfig": "evil.Evil"}, "quantization_config": {"quant_method": "fp8"}, "_x": "/etc"}
     assert architecture_of_config({**LLAMA, **more}, "m").num_params == 8_030_261_248
 
 
 @pytest.mark.parametrize(
-    ("config", "says"),
+    ("config", "error"),
     [
         ({"model_type": "qwen2", "num_hidden_layers": 300_000_000}, "num_hidden_layers of the configuration is 3000"),
         ({"model_type": "llava", "vision_config": {"num_hidden_layers": 200_000}}, "is 200000, but must be"),
@@ -181,15 +181,17 @@ def test_settings_that_name_code_or_files_are_not_taken() -> None:
         ({"model_type": "rt_detr", "backbone": "some/one", "use_pretrained_backbone": True}, "generates no text"),
     ],
 )
-def test_an_excessive_configuration_creates_and_fetches_nothing(config: dict[str, Any], says: str) -> None:
-    """The refusal comes before a family's code allocates lists and modules of this size, or fetches from a hub."""
+def test_excessive_configurations_are_refused_before_anything_is_created(config: dict[str, Any], error: str) -> None:
+    """The configuration is refused before a family's code allocates lists and modules of this size or fetches from a
+    hub.
+    """
     began = time.process_time()
-    with pytest.raises(ImpossibleInput, match=says):
+    with pytest.raises(ImpossibleInput, match=error):
         architecture_from(json.dumps(config).encode(), "config.json")
-    assert time.process_time() - began < 5  # each of them took minutes
+    assert time.process_time() - began < 5  # creating the model would take minutes
 
 
-def test_a_model_of_too_many_parts_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_of_too_many_modules_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.setup.unloaded_model.MAX_MODULES", 50)
     with pytest.raises(ImpossibleInput, match="more than 50 modules"):
         architecture_from(b'{"model_type": "llama", "num_hidden_layers": 40}', "config.json")
@@ -197,16 +199,16 @@ def test_a_model_of_too_many_parts_is_not_made(monkeypatch: pytest.MonkeyPatch) 
     assert architecture_from(b'{"model_type": "llama", "num_hidden_layers": 40}', "config.json").num_params > 1
 
 
-def test_no_family_asks_too_much_by_itself() -> None:
+def test_default_configurations_of_all_families_pass_the_limits() -> None:
     """Every count in a family's default configuration, and in each part of it, is accepted."""
     refused = {}
     for family in transformers.CONFIG_MAPPING:
         try:
-            given = json.loads(transformers.CONFIG_MAPPING[family]().to_json_string(use_diff=False))
+            fields = json.loads(transformers.CONFIG_MAPPING[family]().to_json_string(use_diff=False))
         except Exception:  # a family without defaults, or one that wants another package
             continue
         try:
-            _plain(given)
+            _plain(fields)
         except ImpossibleInput as error:
             refused[family] = str(error)
     assert not refused

@@ -71,7 +71,7 @@ def weights(text: str) -> float:
     ],
     ids=["deepseek-v3", "awq", "gptq", "fp8-channels", "kimi-k2-thinking", "gpt-oss-120b"],
 )  # fmt: skip
-def test_weights_take_what_the_published_files_take(
+def test_computed_weight_sizes_equal_the_published_files(
     config: dict[str, Any], quantization: dict[str, Any], gigabytes: float
 ) -> None:
     assert weights(json.dumps({**config, "quantization_config": quantization})) / 1e9 == pytest.approx(
@@ -91,15 +91,15 @@ def test_a_preset_and_the_configuration_of_the_same_model_agree(
     assert weights(json.dumps(config)) == pytest.approx(known, rel=0.001)
 
 
-@pytest.mark.parametrize("excepted", ["model.layers.0.mlp.down_proj", "layers.0.mlp.down_proj", "re:.*0.mlp.down_.*"])
-def test_an_exception_is_kept_in_16_bits(excepted: str) -> None:
+@pytest.mark.parametrize("ignored", ["model.layers.0.mlp.down_proj", "layers.0.mlp.down_proj", "re:.*0.mlp.down_.*"])
+def test_layers_excluded_from_quantization_take_16_bits(ignored: str) -> None:
     small = {**QWEN, "num_hidden_layers": 2}
     every = sizes({**small, "quantization_config": {"quant_method": "fp8"}})["weights"]
-    some = sizes({**small, "quantization_config": {"quant_method": "fp8", "ignored_layers": [excepted]}})["weights"]
+    some = sizes({**small, "quantization_config": {"quant_method": "fp8", "ignored_layers": [ignored]}})["weights"]
     assert some - every == 3584 * 18944
 
 
-def test_a_requested_weight_dtype_wins() -> None:
+def test_a_requested_dtype_overrides_the_checkpoints() -> None:
     small = {**QWEN, "num_hidden_layers": 2}
     assert sizes({**small, "quantization_config": FP8}, dtype="float16") == sizes(small)
     assert sizes({**small, "torch_dtype": "float32"})["weights"] == 2 * sizes(small)["weights"]
@@ -114,13 +114,13 @@ def test_a_requested_weight_dtype_wins() -> None:
         {"quant_method": "modelopt", "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}},
     ],
 )
-def test_a_cache_scheme_of_8_bits_halves_the_cache_unless_a_dtype_is_asked_for(quantization: dict[str, Any]) -> None:
+def test_an_8_bit_kv_cache_scheme_halves_the_cache_unless_a_dtype_is_requested(quantization: dict[str, Any]) -> None:
     small = {**QWEN, "num_hidden_layers": 2}
     found = {**small, "quantization_config": quantization}
     assert 2 * sizes(found)["kv_token"] == sizes(small)["kv_token"] == sizes(found, kv_dtype="float16")["kv_token"]
 
 
-def test_the_layout_is_that_of_the_architecture_where_the_family_is_not_known() -> None:
+def test_unknown_families_have_the_layout_of_their_architecture() -> None:
     """Kimi K2 has DeepSeek-V3's layout under its own name."""
     found, plain = architecture_of_config(KIMI, "m"), architecture_of_config({**KIMI, "model_type": "deepseek_v3"}, "m")
     assert found == plain and sizes(KIMI)["kv_token"] == 61 * 576 * 2
@@ -128,7 +128,7 @@ def test_the_layout_is_that_of_the_architecture_where_the_family_is_not_known() 
 
 
 @pytest.mark.parametrize("field", ["mamba_ssm_dtype", "mamba_ssm_cache_dtype"])
-def test_a_recurrent_state_in_float32_takes_4_bytes_a_number(field: str) -> None:
+def test_a_float32_recurrent_state_takes_4_bytes_per_element(field: str) -> None:
     """The inputs of its convolution stay in 16 bits."""
     matrices, inputs = 48 * 128 * 128, (2 * 16 * 128 + 48 * 128) * 4
     assert sizes({**HYBRID, field: "float32"})["kv_state"] == 3 * (4 * matrices + 2 * inputs)
@@ -151,12 +151,12 @@ def test_a_recurrent_state_in_float32_takes_4_bytes_a_number(field: str) -> None
         ({"mamba_ssm_dtype": "float8"}, "mamba_ssm_dtype = 'float8'"),
     ],
 )
-def test_a_field_that_changes_a_size_and_is_not_read_is_named(more: dict[str, Any], named: str) -> None:
+def test_unread_fields_that_change_a_size_are_reported(more: dict[str, Any], named: str) -> None:
     found = answer({}, presets(), architecture_from(json.dumps({**QWEN, "num_hidden_layers": 1, **more}).encode(), "m"))
     assert [named in one for one in found["model"]["unread"]] == [True]
 
 
-def test_expressions_of_a_hostile_file_take_no_time() -> None:
+def test_regular_expressions_of_a_hostile_file_are_matched_in_bounded_time() -> None:
     names = ["re:" + ".*a?a?" * 40 + "b", *(f"re:.*{i}.*a.*a.*a.*a.*z" for i in range(5000)), "x*" * 100]
     config = {**QWEN, "quantization_config": packed(*names, num_bits=8)}
     began = time.process_time()

@@ -7,7 +7,7 @@ import pytest
 from engine.accounting.derived import Factor, derive, evaluate
 
 
-def test_the_formula_with_its_factors_is_the_number() -> None:
+def test_evaluating_the_shown_formula_gives_the_number() -> None:
     """GPT-3 has 2 · 96 · 96 · 128 · 2 = 4,718,592 bytes a token."""
     shown = derive(
         "kv_token",
@@ -35,7 +35,7 @@ def test_the_formula_with_its_factors_is_the_number() -> None:
         ("D_v · bytes", {"D_v": 64, "bytes": 0.5}, 32),
     ],
 )
-def test_the_signs_of_a_formula(formula: str, values: dict[str, float], expected: float) -> None:
+def test_every_operator_of_a_formula_is_evaluated(formula: str, values: dict[str, float], expected: float) -> None:
     assert math.isclose(evaluate(formula, values), expected, rel_tol=1e-15)
 
 
@@ -51,7 +51,7 @@ def test_a_number_can_be_a_factor_of_another() -> None:
     assert token.as_factor("k", "a_token").meaning == "a_token"
 
 
-def test_numbers_are_written_so_that_they_can_be_read() -> None:
+def test_numbers_are_grouped_rounded_and_parenthesized() -> None:
     shown = derive("x", "1", "a · b − c", Factor("a", 1234567, "a"), Factor("b", 1 / 3, "b"), Factor("c", -2, "c"))
     assert shown.with_numbers() == "1,234,567 · 0.333333 − (−2)"
 

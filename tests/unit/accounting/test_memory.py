@@ -13,7 +13,7 @@ from tests.unit.accounting.model_facts import facts
 QWEN_72B = facts(80, 8192, 64)
 
 
-def test_unknown_dtype() -> None:
+def test_an_unknown_dtype_is_refused() -> None:
     with pytest.raises(ValueError, match="int3"):
         bytes_per_element("int3")
 
@@ -21,7 +21,7 @@ def test_unknown_dtype() -> None:
 @pytest.mark.parametrize(
     ("dtype", "vector"), [("auto", 128 * 2), ("float32", 128 * 4), ("fp8", 128), ("int8", 128 + 2), ("int4", 64 + 4)]
 )
-def test_stored_bytes_count_a_vectors_scales(dtype: str, vector: int) -> None:
+def test_stored_bytes_include_the_scales_of_each_vector(dtype: str, vector: int) -> None:
     """Qwen-72B has 2 * 80 layers * 64 heads vectors of 128 numbers a token."""
     assert stored_bytes_per_token(QWEN_72B, dtype) == 2 * 80 * 64 * vector
 

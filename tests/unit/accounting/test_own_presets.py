@@ -1,4 +1,4 @@
-"""A user's own models, GPUs and links beside the shipped ones."""
+"""Models, GPUs and links of a user, in addition to the shipped ones."""
 
 import json
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_own_presets_replace_shipped_ones(tmp_path: Path) -> None:
     assert known.links == presets().links and presets().gpus["t4"].name != "My T4"
 
 
-def test_the_command_takes_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_size_reads_presets_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "own.toml").write_text(OWN)
     assert main(["size", "mine", "--presets", str(tmp_path / "own.toml"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -101,7 +101,9 @@ source = "measured at my desk"
 """
 
 
-def test_own_presets_are_usable_in_every_section(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_own_presets_are_usable_for_placement_roofline_and_simulation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The model's layers were timed, so it can be placed and simulated, and its figures suffice for the roofline."""
     file = tmp_path / "own.toml"
     file.write_text(TIMED)
@@ -111,8 +113,8 @@ def test_own_presets_are_usable_in_every_section(tmp_path: Path, capsys: pytest.
     elsewhere = placements(MultiDict({"model": "mine"}), presets([file]))["ways"][0]["refused"] or {}
     assert "the layers of Mine were not measured on A100 SXM 80GB, only on desk" in elsewhere["en"]
     models = SimpleNamespace(is_live=False, first=SimpleNamespace(is_loading=False))
-    here = RooflineContext(cast("Any", None), cast("Any", models), tmp_path, presets=file)
-    steps = subject(here, MultiDict({"model": "mine", "gpu": "desk"}))
+    context = RooflineContext(cast("Any", None), cast("Any", models), tmp_path, presets=file)
+    steps = subject(context, MultiDict({"model": "mine", "gpu": "desk"}))
     assert (steps.shape.name, steps.roof.bytes_per_second) == ("Mine", 900e9)
     requests = tmp_path / "requests.jsonl"
     requests.write_text('{"timestamp": 0, "input_length": 512, "output_length": 2, "hash_ids": [1]}\n')
@@ -134,7 +136,9 @@ def test_own_presets_are_usable_in_every_section(tmp_path: Path, capsys: pytest.
         (("tensor_parallel = 1", "tensor_parallel = 2"), "needs all_reduce"),
     ],
 )
-def test_times_of_layers_that_cannot_be_are_a_sentence(tmp_path: Path, change: tuple[str, str], sentence: str) -> None:
+def test_invalid_layer_times_are_explained_in_one_sentence(
+    tmp_path: Path, change: tuple[str, str], sentence: str
+) -> None:
     (tmp_path / "own.toml").write_text(TIMED.replace(*change))
     with pytest.raises(ImpossibleInput, match=sentence):
         presets([tmp_path / "own.toml"])

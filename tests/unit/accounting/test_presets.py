@@ -32,7 +32,7 @@ BY_ID = {preset.id: preset for preset in model_presets()}
         ("deepseek-v3", 1, 61 * 576 * 2),
     ],
 )
-def test_the_bytes_of_a_model_are_those_that_are_known(model: str, tokens: int, expected: int) -> None:
+def test_presets_give_the_published_cache_bytes(model: str, tokens: int, expected: int) -> None:
     assert BY_ID[model].kv_bytes_per_token * tokens == expected
 
 
@@ -42,16 +42,16 @@ def test_a_model_has_heads_or_one_latent_vector() -> None:
         assert (preset.latent_dim > 0) != (preset.num_kv_heads * preset.head_dim > 0), "heads, or one latent vector"
 
 
-def test_the_page_has_every_field_and_what_follows() -> None:
+def test_the_payload_has_source_date_and_derived_bytes_of_each_preset() -> None:
     (first, *_), preset = preset_payload(), model_presets()[0]
     assert first["id"] == preset.id and (first["source"], first["dated"]) == (
         "Radford et al. 2019, table 2: 12 layers, width 768", "2019-02-14"
     )  # fmt: skip
-    assert all(one["dated"] for one in preset_payload()), "beside the run stands when that was published"
+    assert all(one["dated"] for one in preset_payload()), "the page shows the date of publication"
     assert first["kv_bytes_per_token"] == preset.kv_bytes_per_token
 
 
-def test_beside_the_run_stand_the_weights_and_what_fits() -> None:
+def test_the_payload_has_weights_and_the_gpus_that_hold_them() -> None:
     """GPT-3's 326 GiB fit on 8 GPUs of 80 GiB, of which 72 may be used, and not on 4; Llama 2 7B fits on one."""
     by_id = {one["id"]: one for one in preset_payload()}
     gpt3: Any = by_id["gpt-3"]

@@ -11,13 +11,13 @@ from engine.accounting.size import Cost, Load, Stored
 MODELS = {preset.id: preset.architecture for preset in model_presets()}
 
 
-def test_a_pair_divides_queries_and_kv_heads() -> None:
+def test_two_gpus_divide_query_and_kv_heads() -> None:
     found = ranks_of(MODELS["llama-3.1-8b"], 2)
     assert found.queries == [(0, 16), (16, 16)]
     assert [(one.held, one.copies) for one in found.kinds] == [([(0, 4), (4, 4)], 1)]
 
 
-def test_more_gpus_than_kv_heads_repeat_them_and_a_latent_vector_lies_on_each() -> None:
+def test_kv_heads_are_repeated_on_more_gpus_and_latent_vectors_on_all() -> None:
     repeated = ranks_of(MODELS["llama-3.1-8b"], 16).kinds[0]
     assert repeated.copies == 2 and repeated.held == [(rank // 2, 1) for rank in range(16)]
     latent = ranks_of(MODELS["deepseek-v3"], 8).kinds[0]
@@ -27,7 +27,7 @@ def test_more_gpus_than_kv_heads_repeat_them_and_a_latent_vector_lies_on_each() 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("gpus", [1, 2, 4, 8, 16])
 def test_heads_and_bytes_agree_for_every_preset(name: str, gpus: int) -> None:
-    """Every head is on some GPU, with its query's KV head, and the bytes are those of the GPU's heads."""
+    """Every head is on a GPU together with its KV head, and the bytes are those of the GPU's heads."""
     model = MODELS[name]
     try:
         Cost(model, Stored(), Load(tensor_parallel=gpus))

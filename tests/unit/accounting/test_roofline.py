@@ -7,7 +7,7 @@ from engine.accounting.roofline import copy_traffic, matmul_flops, rate
 from engine.setup import machine
 
 
-def test_a_product_of_two_by_two_matrices_is_16_operations() -> None:
+def test_a_product_of_2x2_matrices_counts_16_operations() -> None:
     """Each of 4 results takes 2 multiplies and 2 adds (the first add is counted, as everywhere)."""
     assert matmul_flops(2) == 4 * (2 + 2)
     assert matmul_flops(1024) == 2**31
@@ -17,7 +17,7 @@ def test_a_copy_reads_and_writes_every_byte() -> None:
     assert copy_traffic(64 << 20) == 128 << 20
 
 
-def test_the_rate_is_that_of_the_median_run() -> None:
+def test_the_rate_is_computed_from_the_median_run() -> None:
     """The median of 1, 2 and 10 seconds is 2, so the rate is 8 / 2 = 4 a second despite the slow run."""
     assert rate(8, [1.0, 10.0, 2.0]) == 4.0
     assert rate(8, [2.0, 6.0]) == 2.0
@@ -29,7 +29,7 @@ def test_a_rate_without_time_is_refused(seconds: list[float]) -> None:
         rate(1, seconds)
 
 
-def test_this_machine_is_measured_once_and_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_is_measured_once_per_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_roofs", {})
     cpu = torch.device("cpu")
     assert machine.machine_facts(cpu, torch.float32).roofs is None
@@ -40,8 +40,8 @@ def test_this_machine_is_measured_once_and_remembered(monkeypatch: pytest.Monkey
     assert (roofs.dtype, roofs.matmul_runs, roofs.copy_runs) == ("float32", machine.RUNS, machine.RUNS)
 
 
-def test_the_size_grows_until_a_product_takes_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Products take 1 ms up to size 512 and 8 ms at 1024: 2 · 1024³ operations in 8 ms; 128 MiB are copied in 8 ms."""
+def test_the_matrix_size_doubles_until_a_product_takes_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product takes 1 ms up to size 512, and 8 ms for 2 · 1024³ operations. A copy of 128 MiB takes 8 ms."""
     took = iter([[0.001] * 5, [0.001] * 5, [0.008] * 5, [0.008] * 5])
     monkeypatch.setattr(machine, "_timed", lambda work, device: next(took))
     roofs = machine._measure(torch.device("cpu"), torch.float32)

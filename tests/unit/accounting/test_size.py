@@ -21,36 +21,37 @@ def by_id(numbers: list[Derived]) -> dict[str, float]:
     return {one.id: one.value for one in numbers}
 
 
-def answer_of(**given: object) -> dict[str, Any]:
-    return answer({name: str(value) for name, value in given.items()}, presets())
+def answer_of(**options: object) -> dict[str, Any]:
+    return answer({name: str(value) for name, value in options.items()}, presets())
 
 
 def figures_of(found: dict[str, Any]) -> dict[str, float]:
     return {one.kind: one.wrong.value for one in found["mistakes"]}
 
 
-def test_gpt3_is_72_gib_of_cache_beside_326_of_weights_and_not_half() -> None:
+def test_gpt3_has_72_gib_of_cache_and_326_gib_of_weights() -> None:
     answered = answer_of(model="gpt-3", batch=16, context=1024)
     found = by_id(answered["sizes"])
     assert found["kv_batch"] == 72 * GIB and round(found["weights"] / GIB) == 326
     assert round(100 * found["kv_share"]) == 22
-    assert round(figures_of(answered)["half"] / GIB) == 163, "what is often said is not what it is"
+    assert round(figures_of(answered)["half"] / GIB) == 163, "a common mistake"
     assert figures_of(answered)["decimal"] == 72 * 10**9
 
 
 def test_first_generation_qwen_is_eight_times_qwen2() -> None:
-    of_first, of_second = answer_of(model="qwen-72b", batch=32), answer_of(model="qwen2-72b", batch=32)
-    first, second = by_id(of_first["sizes"]), by_id(of_second["sizes"])
+    first_answer, second_answer = answer_of(model="qwen-72b", batch=32), answer_of(model="qwen2-72b", batch=32)
+    first, second = by_id(first_answer["sizes"]), by_id(second_answer["sizes"])
     assert (first["kv_request"], first["kv_batch"]) == (5 * GIB, 160 * GIB)
     assert (second["kv_request"], second["kv_batch"]) == (5 * GIB / 8, 20 * GIB)
     assert round(first["weights"] / GIB) == 134
-    assert figures_of(of_second)["generation"] == first["kv_token"] and figures_of(of_first)["generation"] == 327_680
-    assert figures_of(of_second)["hidden_size"] == 8 * second["kv_token"]
-    assert "hidden_size" not in figures_of(of_first), "with a key for each head that formula is right"
+    assert figures_of(second_answer)["generation"] == first["kv_token"]
+    assert figures_of(first_answer)["generation"] == 327_680
+    assert figures_of(second_answer)["hidden_size"] == 8 * second["kv_token"]
+    assert "hidden_size" not in figures_of(first_answer), "the formula is right for multi-head attention"
 
 
 def test_opt_66b_moves_97_gbit_a_second_at_ten_requests() -> None:
-    """A request has 512 tokens of 2.25 MiB; DistServe (arXiv 2401.09670) gives 1.13 GB and 90 Gbit/s for it."""
+    """A request has 512 tokens of 2.25 MiB. DistServe (arXiv 2401.09670) gives 1.13 GB and 90 Gbit/s."""
     found = answer_of(model="opt-66b", context=512, arrivals=10)
     moved = by_id(found["moved"])
     assert moved["kv_moved"] == 1_207_959_552
@@ -64,7 +65,7 @@ def test_opt_66b_moves_97_gbit_a_second_at_ten_requests() -> None:
     assert by_id(nvlink["numbers"])["transfer"] == pytest.approx(2 * 2.01326592e-3, rel=1e-12)
 
 
-def test_int4_is_more_than_a_quarter_for_its_scales_are_stored_too() -> None:
+def test_an_int4_cache_with_its_scales_exceeds_a_quarter() -> None:
     shape = KvShape(4, 2, 32, 32)
     assert kv_token(shape, 0.5, 4).value == 320 == 0.3125 * kv_token(shape, 2).value
     assert kv_token(shape, 1, 2).value == 0.53125 * kv_token(shape, 2).value
@@ -72,18 +73,18 @@ def test_int4_is_more_than_a_quarter_for_its_scales_are_stored_too() -> None:
     assert figures_of(found)["quarter"] == 131_072 < by_id(found["sizes"])["kv_token"] == 2 * 32 * 32 * (64 + 4)
 
 
-def test_a_latent_vector_is_not_its_heads() -> None:
+def test_latent_vectors_are_counted_instead_of_expanded_heads() -> None:
     found = answer_of(model="deepseek-v3", dtype="bfloat16")
     assert by_id(found["sizes"])["kv_token"] == 61 * 576 * 2
     assert figures_of(found)["heads"] == 61 * 128 * (192 + 128) * 2
     split = answer_of(model="deepseek-v3", tensor_parallel=8)
-    assert figures_of(split)["heads"] == 61 * 16 * (192 + 128) * 2, "a GPU has 16 of the heads, and all of the vector"
+    assert figures_of(split)["heads"] == 61 * 16 * (192 + 128) * 2, "a GPU has 16 heads and the entire vector"
     assert figures_of(found)["active"] == 74 * 10**9 < by_id(found["sizes"])["weights"] == 1342 * 10**9
 
 
-def test_weights_of_four_bits_are_more_than_a_quarter() -> None:
-    """Llama 3.1 8B has an embedding and output of 2 · 128,256 · 4,096 weights in 16 bits; of the others, 128 share a
-    scale of 16 bits: 5.70 GB, where a quarter of 16.06 would be 4.02.
+def test_int4_weights_with_scales_and_embeddings_exceed_a_quarter() -> None:
+    """Llama 3.1 8B has 2 · 128,256 · 4,096 weights of embedding and output in 16 bits. Each 128 other weights share a
+    scale of 16 bits. The sum is 5.70 GB; a quarter of 16.06 GB would be 4.02 GB.
     """
     found = answer_of(model="llama-3.1-8b", dtype="int4")
     kept = 2 * 128_256 * 4096
@@ -91,12 +92,13 @@ def test_weights_of_four_bits_are_more_than_a_quarter() -> None:
     assert figures_of(found)["bits"] == 8_030_261_248 / 2
     assert "bits" not in figures_of(answer_of(model="llama-3.1-8b"))
     tied = by_id(answer_of(model="gemma-3-4b", dtype="int8")["sizes"])["weights"]
-    assert tied == 3_880_263_168 + 262_208 * 2560, "one matrix for both, which takes a byte more for each weight"
+    assert tied == 3_880_263_168 + 262_208 * 2560, "the tied matrix has two bytes per weight"
 
 
-def test_a_checkpoint_counts_as_it_was_published() -> None:
-    """gpt-oss-120b has its experts in MXFP4 (OpenAI, arXiv 2508.10925, table 1: 60.8 GiB), DeepSeek-V3 all but the
-    embeddings in FP8 with a float32 for each 128 × 128."""
+def test_mixed_precision_checkpoints_have_their_published_size() -> None:
+    """gpt-oss-120b stores its experts in MXFP4 (OpenAI, arXiv 2508.10925, table 1: 60.8 GiB). DeepSeek-V3 stores all
+    weights but the embeddings in FP8, with a float32 scale for each 128 × 128 block.
+    """
     weights = by_id(answer_of(model="gpt-oss-120b")["sizes"])["weights"]
     assert weights / GIB == pytest.approx(60.8, abs=0.1)
     kept = 2 * 129_280 * 7168
@@ -105,7 +107,7 @@ def test_a_checkpoint_counts_as_it_was_published() -> None:
     assert by_id(answer_of(model="llama-2-7b")["sizes"])["weights"] == 2 * 6_738_415_616
 
 
-def test_heads_are_divided_and_at_last_repeated_and_a_latent_vector_is_whole_on_each_gpu() -> None:
+def test_heads_are_divided_among_gpus_and_latent_vectors_are_repeated() -> None:
     shape = KvShape(32, 8, 128, 128)
     assert [kv_token(shape, 2, 0, tp).value for tp in (1, 4, 8, 16)] == [131_072, 32_768, 16_384, 16_384]
     assert kv_token(KvShape(61, latent_dim=576), 2, 0, 8).value == 61 * 576 * 2
@@ -113,14 +115,14 @@ def test_heads_are_divided_and_at_last_repeated_and_a_latent_vector_is_whole_on_
         kv_token(shape, 2, 0, 3)
 
 
-def test_values_of_another_width() -> None:
+def test_keys_and_values_may_differ_in_width() -> None:
     assert kv_token(KvShape(2, 4, 12, 6), 4).value == 2 * 4 * 18 * 4
     assert kv_token(KvShape(2, 4, 12, 6), 1, 2).value == 2 * 4 * (18 + 4)
 
 
-def test_a_window_keeps_the_newest_tokens_and_a_state_does_not_grow() -> None:
-    """Two layers of 2 · 8 bytes a token see all tokens, three the newest 5; one has a state of 7 bytes, and one caches
-    4 tokens of an encoder.
+def test_windows_bound_the_cached_tokens_and_states_have_constant_size() -> None:
+    """Two layers of 2 · 8 bytes per token cache all tokens, and three the newest 5. One layer has a state of 7 bytes,
+    and one caches 4 encoder tokens.
     """
     shapes = (
         KvShape(2, 1, 8, 8), KvShape(3, 1, 8, 8, window=5), KvShape(1, state=7), KvShape(1, 1, 8, 8, role="cross"),
@@ -137,7 +139,7 @@ def test_a_window_keeps_the_newest_tokens_and_a_state_does_not_grow() -> None:
     assert prefix == 8 * 32 + 4 * 48, "page 0 has left the window"
 
 
-def test_pages_of_a_window_are_those_that_its_tokens_lie_in() -> None:
+def test_a_window_holds_the_pages_of_its_tokens() -> None:
     for context in range(1, 40):
         window, size = 9, 4
         kept = CacheBytes((KvShape(1, 1, 1, 1, window=window),), 1)
@@ -151,10 +153,8 @@ def model(**more: Any) -> Architecture:
     return Architecture(**{"name": "m", "shapes": (KvShape(1, 1, 1, 1),), "num_params": 100, **more})
 
 
-def test_capacity_of_a_gpu_by_hand() -> None:
-    """A GPU of 1,000 bytes, 900 of them used, has 700 left after 100 for weights and 100 reserved: 87 blocks of 4
-    tokens of 2 bytes.
-    """
+def test_gpu_capacity_equals_a_hand_calculation() -> None:
+    """Of 900 usable bytes, weights and reserve take 100 each. The other 700 hold 87 blocks of 4 tokens of 2 bytes."""
     load = Load(context=17, max_model_len=50, shared_prefix=9, block_size=4, reserve_bytes=100)
     cost = Cost(model(), Stored(weights=WeightStore(each=1), element=1), load)
     assert by_id(cost.capacity(1000)) == {
@@ -164,8 +164,10 @@ def test_capacity_of_a_gpu_by_hand() -> None:
     assert by_id(cost.capacity(200)) == {"kv_room": -20}, "the weights do not fit"
 
 
-def test_the_sum_is_the_sum_of_its_terms_and_the_room_is_what_they_leave() -> None:
-    """For h = 3, f = 5, V = 7 and 11 tokens, the MLP's 11 · (6 + 15) · 2 bytes are more than 11 · 3 · 2 + 2 · 7 · 6."""
+def test_cache_room_is_the_memory_left_by_weights_activations_and_reserve() -> None:
+    """For h = 3, f = 5, V = 7 and 11 tokens, the MLP's 11 · (6 + 15) · 2 bytes exceed the 11 · 3 · 2 + 2 · 7 · 6 of the
+    logits.
+    """
     widths = {"hidden_size": 3, "intermediate_size": 5, "vocab_size": 7}
     load = Load(batch=2, context=10, max_num_batched_tokens=11, reserve_bytes=100)
     cost = Cost(model(**widths), Stored(weights=WeightStore(each=1), element=1), load)
@@ -174,11 +176,11 @@ def test_the_sum_is_the_sum_of_its_terms_and_the_room_is_what_they_leave() -> No
     assert cost.capacity(1000)[0].value == 900 - 100 - 462 - 100
     few = Load(batch=20, context=10, max_num_batched_tokens=1, reserve_bytes=0)
     wide = Cost(model(**widths), Stored(weights=WeightStore(each=1), element=1), few).activations
-    assert wide is not None and wide.value == 6 + 20 * 7 * 6, "the logits, where few tokens are computed"
+    assert wide is not None and wide.value == 6 + 20 * 7 * 6, "logits dominate when few tokens are computed"
 
 
 def test_gpu_memory_is_what_the_driver_reports() -> None:
-    """The 80 GB of an A100 are 80 GiB, those of an H100 less; a T4 of 16 GB has 15 GiB, since ECC takes the rest."""
+    """An A100 of 80 GB reports 80 GiB and an H100 less. A T4 of 16 GB reports 15 GiB, since ECC takes the rest."""
     cards = {gpu.id: gpu for gpu in gpu_presets()}
     assert cards["a100-80gb"].memory_bytes == 80 * 10**9 < 80 * GIB == cards["a100-80gb"].room_bytes
     assert 80 * 10**9 < cards["h100-80gb"].room_bytes == 81_559 * 2**20 < 80 * GIB
@@ -191,7 +193,7 @@ def test_gpu_memory_is_what_the_driver_reports() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence", "chinese"),
+    ("options", "sentence", "chinese"),
     [
         ({"model": "gpt-9"}, "model 'gpt-9' is unknown", "没有名为"),
         ({"kv_dtype": "int3"}, "kv_dtype 'int3' is unknown", "没有名为"),
@@ -208,7 +210,7 @@ def test_gpu_memory_is_what_the_driver_reports() -> None:
         ({"model": "llama-3.1-8b", "tensor_parallel": "64"}, "32 heads", "32 个注意力头"),
     ],
 )
-def test_impossible_sizes_are_refused_in_both_languages(given: dict[str, str], sentence: str, chinese: str) -> None:
+def test_impossible_sizes_are_refused_in_both_languages(options: dict[str, str], sentence: str, chinese: str) -> None:
     with pytest.raises(ImpossibleInput, match=sentence) as refused:
-        answer(given, presets())
+        answer(options, presets())
     assert chinese in refused.value.translations["zh"]

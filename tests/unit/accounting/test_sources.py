@@ -21,18 +21,16 @@ from engine.accounting.sources import Sourced, SourceFacts
 LINKS = list(presets().links.values())
 SHIPPED: list[Sourced] = [*model_presets(), *gpu_presets(), *LINKS]
 LAYERS = {"num_layers", "sliding_layers", "state_layers", "cross_layers"}
-# not figures: the requested quantity, and the choices with it
-SOURCED = {
+# factors that need no source: the request's own quantities and settings
+UNSOURCED = {
     *Load.__struct_fields__, "element_bytes", "scale_bytes", "state_bytes", "weight_bytes",
     "activation_bytes", "kept_bytes", "reserve",
 }  # fmt: skip
-COUNTED = {"kept_params"}  # from the figures: parameters that are not in the published dtype
+COUNTED = {"kept_params"}  # derived: parameters that are not in the published dtype
 
 
 def test_every_figure_has_one_source() -> None:
-    """The loader refuses figures without one. A source has a day if it has a date; a check states against what, and a
-    comparison only that it was not the vendor's own sheet.
-    """
+    """A checked source states what it was checked against, and whether that was the vendor's own sheet."""
     for preset in SHIPPED:
         assert {name for fact in preset.source_facts({}) for name in fact.figures} == set(preset.figures)
         for fact in preset.source_facts({}):
@@ -58,31 +56,31 @@ def test_unverified_figures_of_gpus_are_marked() -> None:
 def test_each_factor_that_is_a_figure_shows_its_source(model: str) -> None:
     known = presets()
     found = answer({"model": model, "context": "2048", "shared_prefix": "64"}, known)
-    own = found["model"]["sources"]
-    _check_all(known.models[model], found["sizes"], own)
+    sources = found["model"]["sources"]
+    _check_all(known.models[model], found["sizes"], sources)
     for gpu, preset in zip(found["gpus"], gpu_presets(), strict=True):
-        _check_all(preset, gpu["numbers"], [*own, *gpu["sources"]])
+        _check_all(preset, gpu["numbers"], [*sources, *gpu["sources"]])
     for link, over in zip(found["links"], LINKS, strict=True):
-        _check_all(over, [*found["moved"], *link["numbers"]], [*own, *link["sources"]])
+        _check_all(over, [*found["moved"], *link["numbers"]], [*sources, *link["sources"]])
 
 
 def test_sources_cover_roofs_experts_and_latents(tmp_path: Path) -> None:
-    class Nobody:
+    class NoModels:
         is_live = is_loading = False
 
         @property
-        def first(self) -> Nobody:
+        def first(self) -> NoModels:
             return self
 
-    here = RooflineContext(cast("Any", None), cast("Any", Nobody()), tmp_path)
+    context = RooflineContext(cast("Any", None), cast("Any", NoModels()), tmp_path)
     query = MultiDict({"model": "mixtral-8x7b", "gpu": "t4", "dtype": "int8"})
-    found = steps(subject(here, query), tmp_path, query)
+    found = steps(subject(context, query), tmp_path, query)
     assert found["roof"].source.startswith("NVIDIA T4 data sheet; NVIDIA T4 product brief")
     meanings = {meaning: source.says for source in found["sources"] for meaning in source.meanings}
     assert "data sheet" in meanings["peak_flops"] and "product brief" in meanings["bandwidth"]
     assert meanings["experts"] == meanings["experts_of_a_token"] and "2401.04088" in meanings["experts"]
     query = MultiDict({"model": "deepseek-v3", "gpu": "h100-80gb"})
-    found = steps(subject(here, query), tmp_path, query)
+    found = steps(subject(context, query), tmp_path, query)
     latent = [found["chosen"][phase]["latent"] for phase in ("decode", "prefill")]
     assert [one.value for one in latent] == [2 * 128 * (576 + 512), 2 * 128 * (192 + 128)]
     for one in latent:
@@ -93,5 +91,5 @@ def _check_all(preset: Sourced, numbers: list[Derived], sources: list[SourceFact
     meanings = {meaning for one in sources for meaning in one.meanings}
     for number in numbers:
         for factor in number.factors:
-            if not factor.of and factor.meaning not in SOURCED | COUNTED:
+            if not factor.of and factor.meaning not in UNSOURCED | COUNTED:
                 assert factor.meaning in meanings, f"{preset.id}: {factor.symbol} of {number.id}"

@@ -8,25 +8,26 @@ from engine.accounting.token_capacity import room_tokens
 KNOWN = presets()
 
 
-def test_the_page_and_an_instance_have_the_same_room() -> None:
+def test_the_page_and_an_instance_have_the_same_token_capacity() -> None:
     for model, tp in sorted({(one.model, one.tensor_parallel) for one in layer_file().layer}):
         query = {"model": model, "tensor_parallel": str(tp)}
         sized = answer(query, KNOWN)
         token = next(one.value for one in sized["sizes"] if one.id == "kv_token")
         for card in sized["gpus"]:
-            left = card["numbers"][0]
-            assert left.id == "kv_room"
-            assert room_tokens(KNOWN.models[model], KNOWN.gpus[card["id"]], tp) == max(0, left.value // token), card[
-                "id"
-            ]
+            free_bytes = card["numbers"][0]
+            assert free_bytes.id == "kv_room"
+            assert room_tokens(KNOWN.models[model], KNOWN.gpus[card["id"]], tp) == max(0, free_bytes.value // token), (
+                card["id"]
+            )
 
 
-def test_a_longer_step_leaves_less_room_and_stages_have_a_part_each() -> None:
-    """OPT-13B, 26 GB: a stage of 20 layers has half of the weights and half of a token's 800 KiB; what a step holds and
-    the reserve are each GPU's own."""
+def test_longer_steps_and_fewer_stages_reduce_the_token_capacity() -> None:
+    """A stage of 20 layers of OPT-13B has half of the 26 GB of weights and half of a token's 800 KiB. Each GPU has its
+    own activations and reserve.
+    """
     model, card = KNOWN.models["opt-13b"], KNOWN.gpus["a100-80gb"]
     assert room_tokens(model, card, max_num_batched_tokens=16_384) < room_tokens(model, card)
     step = 8192 * (2 * 5120 + 3 * 20_480) * 2
-    left = 0.9 * card.room_bytes - 13e9 - step - (1 << 30)
-    assert room_tokens(model, card, 1, 2) == left // (400 * 1024)
+    free_bytes = 0.9 * card.room_bytes - 13e9 - step - (1 << 30)
+    assert room_tokens(model, card, 1, 2) == free_bytes // (400 * 1024)
     assert room_tokens(KNOWN.models["llama-2-70b"], card) == 0, "138 GB of weights"

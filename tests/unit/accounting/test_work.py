@@ -9,8 +9,8 @@ from engine.accounting.work import StepWork, attended_keys, expert_params, layer
 from engine.trace.records import BatchEntry, Work
 from tests.unit.accounting.model_facts import facts
 
-# Llama-like: 2 layers, hidden 8, 2 query heads of 4, 1 KV head, vocabulary 10, untied; 500 parameters, of which
-# 2 * 80 are the embedding and the output projection, 340 are the layers'.
+# Llama-like: 2 layers, hidden 8, 2 query heads of 4, 1 KV head, vocabulary 10, untied. Of 500 parameters, 2 * 80 are
+# in the embedding and the output projection and 340 in the layers.
 SMALL = facts(2, 8, 2, kv_heads=1, vocab_size=10, num_params=500, dtype="float32")
 
 
@@ -21,14 +21,14 @@ def entry(start: int, count: int, samples: bool = True) -> BatchEntry:
     )  # fmt: skip
 
 
-def test_keys_equal_a_count() -> None:
+def test_attended_and_read_keys_equal_a_direct_count() -> None:
     for count, start, window in product([1, 2, 5, 9], [0, 2, 6, 20], [None, 1, 3, 7, 50]):
-        seen = [set(range(max(0, p - (window or 10**6) + 1), p + 1)) for p in range(start, start + count)]
-        assert attended_keys(start, count, window) == sum(len(keys) for keys in seen)
-        assert read_keys(start, count, window) == len(set().union(*seen))
+        visible = [set(range(max(0, p - (window or 10**6) + 1), p + 1)) for p in range(start, start + count)]
+        assert attended_keys(start, count, window) == sum(len(keys) for keys in visible)
+        assert read_keys(start, count, window) == len(set().union(*visible))
 
 
-def test_work_of_a_decode_step_by_hand() -> None:
+def test_the_work_of_a_decode_step_equals_a_hand_calculation() -> None:
     """Position 9 sees 10 keys: 2*340 + 2*10*8 for the logits + 2 layers * 2 * 2 heads * (4+4) * 10 for attention."""
     work = StepWork(SMALL).of([entry(9, 1)])
     assert work.num_tokens == 1
@@ -51,53 +51,51 @@ def test_a_batch_reads_its_weights_once() -> None:
     assert sixteen.weight_bytes == one.weight_bytes + 15 * 8 * 4
 
 
-def test_windows_bound_attention_layer_by_layer() -> None:
+def test_windows_bound_the_keys_read_in_each_layer() -> None:
     windowed = facts(2, 8, 2, kv_heads=1, vocab_size=10, num_params=500, sliding_windows=[4, None])
     assert StepWork(windowed).of([entry(99, 1)]).kv_read_bytes == (4 + 100) * 8 * 2
 
 
-def test_layers_of_two_shapes_cost_what_each_costs() -> None:
-    """Layers with a window are narrow and the others wide, as in Gemma 4. Without weights the work is attention
-    alone.
-    """
+def test_layers_of_different_shapes_sum_their_work() -> None:
+    """Layers with a window are narrow and the others wide, as in Gemma 4. Without weights, all work is attention."""
     shapes, windows = [(2, 8, 8), (1, 32, 16), (2, 8, 8)], [3, None, 3]
     batch = [entry(9, 1), entry(4, 6)]
 
     def work(of: list[tuple[int, int, int]], windows: list[int | None]) -> Work:
-        own = [list(shape) for shape in of]
-        model = facts(len(of), 8, 4, vocab_size=0, layer_shapes=own, sliding_windows=windows, dtype="float32")
+        lists = [list(shape) for shape in of]
+        model = facts(len(of), 8, 4, vocab_size=0, layer_shapes=lists, sliding_windows=windows, dtype="float32")
         return StepWork(model).of(batch)
 
-    each = [work([shape], [window]) for shape, window in zip(shapes, windows, strict=True)]
-    whole = work(shapes, windows)
+    parts = [work([shape], [window]) for shape, window in zip(shapes, windows, strict=True)]
+    total = work(shapes, windows)
     for name in ("flops", "kv_read_bytes", "kv_write_bytes"):
-        assert getattr(whole, name) == sum(getattr(one, name) for one in each) > 0
+        assert getattr(total, name) == sum(getattr(one, name) for one in parts) > 0
 
 
-def test_experts_that_are_not_chosen_cost_no_flops() -> None:
+def test_unchosen_experts_cost_no_flops() -> None:
     moe = facts(2, 8, 2, kv_heads=1, vocab_size=10, num_params=1160, num_active_params=460)
     assert StepWork(moe).of([entry(0, 1, samples=False)]).flops == 2 * 300 + 2 * 2 * 2 * 8
 
 
 def test_shared_weights_and_chosen_experts_are_read_once() -> None:
-    """A token does not use 700 parameters, those of 7 of 9 experts: 100 each. Of its 300, its two experts have 200, and
-    100 are shared. Two tokens choose 9 (1 − (7/9)²) = 3.56 experts on average, and at least 2.
+    """A token skips 7 of 9 experts of 100 parameters each. It uses 200 parameters of its two experts and 100 shared
+    ones. Two tokens choose 9 (1 − (7/9)²) = 3.56 experts on average, and at least 2.
     """
-    given = {"vocab_size": 10, "num_params": 1160, "num_active_params": 460}
-    moe = facts(2, 8, 2, kv_heads=1, num_experts=9, num_experts_per_tok=2, **given)
+    settings = {"vocab_size": 10, "num_params": 1160, "num_active_params": 460}
+    moe = facts(2, 8, 2, kv_heads=1, num_experts=9, num_experts_per_tok=2, **settings)
     assert expert_params(moe) == 100
     assert [layer_params_read(moe, tokens) for tokens in (1, 2)] == pytest.approx([300, 100 + 9 * (1 - 49 / 81) * 100])
     assert layer_params_read(moe, 10_000) == pytest.approx(1000)
     assert {layer_params_read(moe, tokens, "same") for tokens in (1, 2, 10_000)} == {300}
-    unknown = facts(2, 8, 2, kv_heads=1, **given)
-    assert layer_params_read(unknown, 50) == 300, "how many there are is not known: what all have in common"
+    unknown = facts(2, 8, 2, kv_heads=1, **settings)
+    assert layer_params_read(unknown, 50) == 300, "with an unknown number of experts, those of one token"
     two = [entry(0, 1)] * 2
     assert abs(StepWork(moe).of(two).weight_bytes - (layer_params_read(moe, 2) + 80 + 16) * 2) <= 1
     narrow = StepWork(moe, routing="same", expert_element_bytes=0.5).of(two).weight_bytes
     assert narrow == (100 + 80 + 16) * 2 + 200 * 0.5, "the experts of one token, in four bits"
 
 
-def test_mixtral_reads_the_experts_that_a_batch_chooses() -> None:
+def test_mixtral_reads_only_the_experts_that_a_batch_chooses() -> None:
     """Counted by hand from its published configuration: 45.1 G parameters in 8 experts, 1.3 G that all tokens use."""
     mixtral = next(one for one in model_presets() if one.id == "mixtral-8x7b")
     assert 8 * expert_params(mixtral) == 32 * 8 * 3 * 4096 * 14_336
@@ -110,6 +108,6 @@ def test_an_empty_step_costs_nothing() -> None:
     assert (work.num_tokens, work.flops, work.weight_bytes, work.kv_read_bytes, work.kv_write_bytes) == (0, 0, 0, 0, 0)
 
 
-def test_quantized_sizes() -> None:
-    whole, half = StepWork(SMALL).of([entry(9, 1)]), StepWork(SMALL, 2, 16).of([entry(9, 1)])
-    assert half.weight_bytes * 2 == whole.weight_bytes and half.kv_read_bytes * 4 == whole.kv_read_bytes
+def test_quantized_weights_and_cache_scale_the_bytes_read() -> None:
+    full, half = StepWork(SMALL).of([entry(9, 1)]), StepWork(SMALL, 2, 16).of([entry(9, 1)])
+    assert half.weight_bytes * 2 == full.weight_bytes and half.kv_read_bytes * 4 == full.kv_read_bytes

@@ -1,4 +1,4 @@
-"""Runs of a small model, folded into counts; shared by several tests."""
+"""Runs of a small model, folded into counts, for several tests."""
 
 from functools import cache
 from itertools import accumulate

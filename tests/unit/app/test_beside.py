@@ -22,7 +22,7 @@ def model() -> LoadedModel:
     return load_model()
 
 
-def test_requests_come_in_the_order_of_their_steps(tmp_path: Path) -> None:
+def test_requests_are_sorted_by_step(tmp_path: Path) -> None:
     path = tmp_path / "requests.jsonl"
     path.write_text('{"prompt": "a", "at_step": 4}\n\n{"prompt": [1, 2], "max_tokens": 3}\n', encoding="utf-8")
     late = requests_in(path)[1]
@@ -49,7 +49,7 @@ def test_an_invalid_file_is_refused(tmp_path: Path, text: str, message: str) -> 
         (EngineConfig(num_blocks=8, attention_window=16), "attention window"),
     ],
 )
-def test_settings_that_vllm_has_not_are_refused(model: LoadedModel, config: EngineConfig, message: str) -> None:
+def test_settings_that_vllm_lacks_are_refused(model: LoadedModel, config: EngineConfig, message: str) -> None:
     with pytest.raises(BesideError, match=message):
         explicit_config(config, model)
 

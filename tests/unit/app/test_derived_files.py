@@ -27,7 +27,7 @@ def log_indexes(tmp_path: Path) -> Iterator[LogIndexes]:
     found.close()
 
 
-def growing(path: Path) -> OpenLog:
+def growing_log(path: Path) -> OpenLog:
     """Return a live run with its current records."""
     with TraceReader(path) as log:
         writer = TraceWriter(log.header)
@@ -66,9 +66,9 @@ def test_evicted_indexes_are_read_again_on_demand(log_indexes: LogIndexes, monke
 
 @pytest.mark.slow
 def test_a_restarted_index_keeps_its_files(log_indexes: LogIndexes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first process ends although it was awaited, and does not delete the second one's files."""
+    """The end of the first process does not delete the files of the second."""
     monkeypatch.setattr(app.log_index.derived_files, "LOOK", 0.05)
-    run = growing(FILES[0])
+    run = growing_log(FILES[0])
     with pytest.raises(AppError, match="for the first time"):
         log_indexes.find(run)
     [process] = log_indexes._making.values()
@@ -86,7 +86,7 @@ def test_a_restarted_index_keeps_its_files(log_indexes: LogIndexes, monkeypatch:
 
 @pytest.mark.slow
 def test_damaged_indexes_of_live_runs_are_rebuilt(log_indexes: LogIndexes) -> None:
-    run = growing(FILES[0])
+    run = growing_log(FILES[0])
     wait_for(known(log_indexes, run))
     [rows] = log_indexes._folder.glob("*.rows")
     rows.write_bytes(b"\0" * rows.stat().st_size)
@@ -105,7 +105,7 @@ def test_an_unused_build_ends_and_restarts_on_the_next_request(
     log_indexes: LogIndexes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app.log_index.derived_files, "LOOK", 0.05)
-    run = growing(FILES[0])
+    run = growing_log(FILES[0])
     wait_for(known(log_indexes, run))
     monkeypatch.setattr(app.log_index.derived_files, "IDLE", 0.0)
     wait_for(lambda: not list(log_indexes._folder.iterdir()) and not log_indexes._making)

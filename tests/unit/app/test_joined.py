@@ -26,7 +26,7 @@ LATER = {"in/late.js"}
 
 
 @pytest.mark.slow
-def test_joined_modules_behave_like_the_modules(tmp_path: Path) -> None:
+def test_bundled_modules_behave_like_separate_ones(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")
     (tmp_path / JOINED).write_text(bundled(NAMES, LATER, "main.js", FILES.__getitem__), encoding="utf-8")
@@ -49,12 +49,12 @@ def test_joined_modules_behave_like_the_modules(tmp_path: Path) -> None:
         ('import { x } from "./nowhere.js";\n', "nowhere.js, which is not in the bundle"),
     ],
 )
-def test_a_module_that_cannot_be_in_it_is_named(text: str, sentence: str) -> None:
+def test_a_module_that_cannot_be_bundled_is_named(text: str, sentence: str) -> None:
     files = {"a.js": "", "b.js": text, "main.js": ""}
     with pytest.raises(ValueError, match=sentence.replace("*", r"\*")) as error:
         bundled(list(files), [], "main.js", files.__getitem__)
     assert str(error.value).startswith("b.js")
 
 
-def test_each_module_has_a_name_of_its_own() -> None:
+def test_a_modules_identifier_is_derived_from_its_path() -> None:
     assert identifier("js/core/log.js") == "js_core_log_js"

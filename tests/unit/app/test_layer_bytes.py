@@ -9,7 +9,7 @@ from engine.trace import codec
 from engine.trace.records import AttentionRows, Capture, LayerCapture
 
 
-def a_layer(layer: int) -> LayerCapture:
+def layer_capture(layer: int) -> LayerCapture:
     rng = np.random.default_rng(layer)
     q, k, v = (rng.normal(size=(3, heads, 4)).astype("float32") for heads in (4, 2, 2))
     rows = AttentionRows(seq_id=0, query_start=0, key_start=0, heads=[0, 1], weights=np.zeros((2, 3, 3), "float16"))
@@ -17,7 +17,7 @@ def a_layer(layer: int) -> LayerCapture:
 
 
 def test_layer_bytes_equal_decoding_and_encoding() -> None:
-    layers = [a_layer(0), a_layer(2), a_layer(300)]
+    layers = [layer_capture(0), layer_capture(2), layer_capture(300)]
     payload = codec.encode(Capture(index=7, dtype="float32", layers=layers, omitted="layer 1"))
     for layer in layers:
         assert layer_bytes(payload, layer.layer) == codec.encode(layer)

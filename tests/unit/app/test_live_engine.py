@@ -1,4 +1,4 @@
-"""Captures of the server's engine can be chosen, left out, or ended for good."""
+"""Captures and memory limits of the server's engine."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +21,7 @@ def live() -> Iterator[LiveEngine]:
     engine.close()
 
 
-def test_no_layer_in_focus_means_no_capture_until_there_is_one_again(live: LiveEngine) -> None:
+def test_captures_pause_while_no_layer_is_in_focus(live: LiveEngine) -> None:
     assert live.step().has_capture
     live.focus([], None)
     assert not live.step().has_capture
@@ -36,20 +36,22 @@ def test_stopped_captures_do_not_resume_with_a_focus(live: LiveEngine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "beside"),
+    ("settings", "other_memory"),
     [
         ({}, ""),
         (
             {"speculative_config": '{"model": "bundled-mqa", "num_speculative_tokens": 5}'},
-            " and the draft model's pool of 4112 blocks of 4 slots takes 6 MiB",  # 1024 * 16 / 4, and 2 for each of 8
+            " and the draft model's pool of 4112 blocks of 4 slots takes 6 MiB",  # 1024 * 16 / 4 + 2 * 8 blocks
         ),
         ({"forget_policy": "h2o", "forget_compare": True}, " and the full cache for comparison takes 8 MiB"),
         ({"preemption_mode": "swap", "swap_space": 9}, ""),
     ],
 )
-def test_a_refused_pool_size_lists_other_memory(settings: dict[str, Any], beside: str) -> None:
+def test_a_refused_pool_size_lists_other_memory(settings: dict[str, Any], other_memory: str) -> None:
     config = EngineConfig(block_size=16, num_blocks=1024, max_num_seqs=8, max_model_len=512, **settings)
     swap = " and 9 more to swap to" if "swap_space" in settings else ""
     with pytest.raises(ConfigError) as refused:
         check_limits(load_model("bundled").facts, config, 30 * MIB)
-    assert str(refused.value) == f"a pool of 1024 blocks of 16 slots{swap} takes 32 MiB{beside}; the limit is 30 MiB"
+    assert (
+        str(refused.value) == f"a pool of 1024 blocks of 16 slots{swap} takes 32 MiB{other_memory}; the limit is 30 MiB"
+    )

@@ -14,7 +14,7 @@ from engine.setup.resolve import resolve
 from engine.trace.records import LayerCapture
 
 
-def test_a_message_has_its_defaults_and_may_use_from():
+def test_omitted_fields_have_defaults_and_from_is_accepted():
     assert parse({"theater": "t"}, Join) == Join(session="t", first=0, epoch=None, captures=True)
     assert parse({"theater": "t", "from": 3}, Join).first == 3
     assert parse({"theater": "t", "speed": 2}, Play).speed == 2.0
@@ -27,13 +27,13 @@ def test_presets_are_valid(preset):
     parse_sampling(preset.sampling).checked()
 
 
-def test_a_bias_comes_with_text_as_keys():
+def test_the_keys_of_logit_bias_are_converted_to_integers():
     assert parse_sampling({"logit_bias": {"7": 1, "8": -2.5}}).logit_bias == {7: 1.0, 8: -2.5}
     with pytest.raises(AppError, match=r"sampling: .*logit_bias"):
         parse_sampling({"logit_bias": {"x": 1}})
 
 
-def test_a_config_changes_only_what_is_given():
+def test_a_config_changes_only_the_given_fields():
     base = EngineConfig(block_size=4, num_blocks=9)
     changed = parse_config({"num_blocks": 7}, base)
     assert (changed.block_size, changed.num_blocks) == (4, 7)
@@ -41,7 +41,7 @@ def test_a_config_changes_only_what_is_given():
         parse_config({"x": 1}, base)
 
 
-def test_json_form_of_arrays_and_bytes():
+def test_arrays_and_bytes_have_a_json_form():
     array = np.array([[[0.5, 1.0]]], np.float16)
     layer = LayerCapture(layer=0, q=array, k=array, v=array, rows=[])
     assert plain(layer)["q"] == [[[0.5, 1.0]]]

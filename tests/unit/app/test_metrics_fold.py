@@ -23,7 +23,7 @@ from tests.unit.app.metrics_runs import folded, recorded, retimed
 from tests.unit.engine.runs import CONFIGS, GREEDY, POLICIES, log_of, ops_of, tiny_llama
 
 T = TypeVar("T")
-SCENARIOS = [*CONFIGS, *POLICIES]  # arrivals, an abort, samples, beams, something adjusted, under each configuration
+SCENARIOS = [*CONFIGS, *POLICIES]  # each has arrivals, an abort, samples, beams and an adjustment
 
 
 def figures_of(header: Header, records: list[StepRecord]) -> tuple[RunFigures, list[SequenceFigures]]:
@@ -42,7 +42,7 @@ def value(tally: Tally, counter: Metric, *labels: str) -> float:
 
 
 def assert_observed(tally: Tally, metric: Metric, values: Sequence[float]) -> None:
-    """Check that these values and no others were observed, each in the bucket with the smallest bound not below it."""
+    """Check that exactly these values were observed, each in the bucket with the smallest bound not below it."""
     histogram = tally.histograms[metric.name]
     assert histogram.count == len(values), metric.name
     assert histogram.sum == pytest.approx(sum(values)), metric.name
@@ -52,20 +52,20 @@ def assert_observed(tally: Tally, metric: Metric, values: Sequence[float]) -> No
     assert histogram.counts == counts, metric.name
 
 
-def recomputed_in(records: Sequence[StepRecord]) -> int:
-    """Tokens that a sequence had when it was preempted, less those that it was admitted again with."""
+def count_recomputed(records: Sequence[StepRecord]) -> int:
+    """Number of computed tokens lost by preemption that were not restored at readmission."""
     lost, found = dict[int, int](), 0
     for op in (op for record in records for op in record.ops):
         if isinstance(op, Preempt):
             lost[op.seq_id] = op.num_computed_tokens
         elif isinstance(op, Admit):
-            there = op.num_cached_tokens + op.num_swapped_tokens + op.num_external_tokens
-            found += max(0, lost.pop(op.seq_id, 0) - there)
+            num_loaded = op.num_cached_tokens + op.num_swapped_tokens + op.num_external_tokens
+            found += max(0, lost.pop(op.seq_id, 0) - num_loaded)
     return found
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_counts_are_those_of_the_figures(name: str) -> None:
+def test_counters_equal_the_runs_figures(name: str) -> None:
     header, records = recorded(name)
     tally, _, _ = folded(header, records)
     totals, sequences = figures_of(header, records)[0].totals, figures_of(header, records)[1]
@@ -78,7 +78,7 @@ def test_counts_are_those_of_the_figures(name: str) -> None:
     assert value(tally, names.SWAPPED, "out") + value(tally, names.SWAPPED, "in") == totals.swapped_bytes
     assert value(tally, names.SWAPPED, "in") == sum(op.num_bytes for op in ops_in(records, SwapIn))
     assert value(tally, names.LOST_TOKENS) == sum(op.num_recompute_tokens for op in ops_in(records, Preempt))
-    assert value(tally, names.RECOMPUTED_TOKENS) == recomputed_in(records)
+    assert value(tally, names.RECOMPUTED_TOKENS) == count_recomputed(records)
     assert_observed(
         tally, names.ITERATION_TOKENS, [sum(len(e.token_ids) for e in r.batch) for r in records if r.kind == "step"]
     )
@@ -111,7 +111,7 @@ def test_each_prompt_counts_once_at_its_first_token(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_times_are_those_of_the_figures(name: str) -> None:
+def test_times_equal_the_runs_figures(name: str) -> None:
     header, records = recorded(name)
     tally, _, _ = folded(header, records)
     done = [s for s in figures_of(header, records)[1] if s.finish_reason in ("stop", "length")]
@@ -129,10 +129,8 @@ def test_times_are_those_of_the_figures(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_tokens_are_timed_from_one_to_the_next(name: str) -> None:
-    """Checked by hand: a fork's time continues from its parent's last token, so each sample is the first or has
-    a gap.
-    """
+def test_token_latencies_are_gaps_between_consecutive_tokens(name: str) -> None:
+    """The times of a fork continue from its parent's last token."""
     header, records = recorded(name)
     tally, _, _ = folded(header, records)
     arrived: dict[int, float] = {}
@@ -169,12 +167,12 @@ def test_running_and_waiting_counts_equal_the_reducers_after_each_record(name: s
         fold.read(record)
         assert (fold.num_running, fold.num_waiting) == (len(state.running), len(state.waiting)), record.index
         assert fold.memory == record.memory
-    assert not fold._account.rows, "of what has ended nothing is kept"
+    assert not fold._account.rows, "ended requests are dropped"
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_blocks_live_as_long_as_the_log_says(name: str) -> None:
-    """Lifetimes in seconds equal the steps of the evictions, with a clock of one second a step."""
+def test_block_lifetimes_equal_those_of_the_logged_evictions(name: str) -> None:
+    """With a clock of one second per step, lifetimes in seconds equal the logged steps."""
     header, records = recorded(name)
     clock = [retimed(record, float(record.step - (record.kind == "step"))) for record in records]
     tally, _, _ = folded(header, clock)
@@ -184,8 +182,8 @@ def test_blocks_live_as_long_as_the_log_says(name: str) -> None:
     assert_observed(tally, names.REUSE_GAP, [gap for op in evictions for gap in op.reuse_gap_steps])
 
 
-def test_the_scenarios_have_what_is_counted() -> None:
-    """The comparisons above would otherwise prove nothing."""
+def test_the_scenarios_contain_every_counted_operation() -> None:
+    """Otherwise the comparisons above would be vacuous."""
     kinds: Counter[str] = Counter()
     reuse = 0
     for name in SCENARIOS:
@@ -197,7 +195,7 @@ def test_the_scenarios_have_what_is_counted() -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_reasons_are_those_of_the_log(name: str) -> None:
+def test_preemptions_and_misses_are_counted_by_logged_reason(name: str) -> None:
     header, records = recorded(name)
     tally, _, _ = folded(header, records)
     preempted = Counter((op.reason, op.mode) for op in ops_in(records, Preempt))
@@ -215,24 +213,24 @@ def test_reasons_are_those_of_the_log(name: str) -> None:
 
 
 def test_a_request_of_two_samples_is_one_request_with_two_sequences() -> None:
-    """The samples and beams of `_drive` count n each, and the longest output of each request."""
+    """n and the longest output are observed once per request."""
     header, records = recorded("roomy")
     tally, _, ended = folded(header, records)
     submits = ops_in(records, Submit)
     assert sorted(request.request_id for request in ended) == sorted(op.request_id for op in submits)
-    kept = [request for request in ended if set(request.reasons) != {"abort"}]
-    assert_observed(tally, names.REQUEST_N, [request.n for request in kept])
-    assert sorted(request.n for request in kept) == [1] * 6 + [2, 2]
-    assert_observed(tally, names.MAX_GENERATION, [request.longest_output for request in kept])
+    completed = [request for request in ended if set(request.reasons) != {"abort"}]
+    assert_observed(tally, names.REQUEST_N, [request.n for request in completed])
+    assert sorted(request.n for request in completed) == [1] * 6 + [2, 2]
+    assert_observed(tally, names.MAX_GENERATION, [request.longest_output for request in completed])
     adjusted = next(request for request in ended if request.max_tokens == 11)
     assert adjusted.longest_output == 11
-    for request in kept:
+    for request in completed:
         assert request.scheduled is not None and request.first_token is not None and request.ended is not None
         assert request.arrival <= request.scheduled <= request.first_token <= request.ended
 
 
-def test_time_in_a_clients_lane_is_part_of_ttft_and_e2e_but_not_of_the_queue() -> None:
-    """The request waits 0.25 s in its client's queue and is submitted at 1.0; the step from 1.5 to 2.0 samples its only
+def test_time_in_a_clients_queue_counts_for_ttft_and_e2e_only() -> None:
+    """The request waits 0.25 s in its client's queue and is submitted at 1.0. The step from 1.5 to 2.0 samples its only
     token.
     """
     header, records = recorded("roomy")
@@ -241,20 +239,20 @@ def test_time_in_a_clients_lane_is_part_of_ttft_and_e2e_but_not_of_the_queue() -
     step = next(record for record in records if ops_of(record, Sample))
     those = [o for o in step.ops if getattr(o, "seq_id", None) == op.seq_id and not isinstance(o, Lookup)]
     end = Finish(seq_id=op.seq_id, reason="length")
-    came = structs.replace(submit, ops=[op], timing=Timing(at=1.0))
+    submitted = structs.replace(submit, ops=[op], timing=Timing(at=1.0))
     timing = Timing(at=2.0, schedule=0.1, prepare=0.1, forward=0.2, sample=0.1)
-    tally, _, _ = folded(header, [came, structs.replace(step, ops=[*those, end], timing=timing)])
+    tally, _, _ = folded(header, [submitted, structs.replace(step, ops=[*those, end], timing=timing)])
     assert_observed(tally, names.WAITED, [0.25])
     assert_observed(tally, names.TTFT, [1.25])
     assert_observed(tally, names.E2E, [1.25])
     assert_observed(tally, names.QUEUE, [0.5])
     assert_observed(tally, names.PREFILL, [0.5])
     assert_observed(tally, names.DECODE, [0.0])
-    assert_observed(tally, names.TPOT, [])  # of one token there is none
+    assert_observed(tally, names.TPOT, [])  # undefined for one token
 
 
 def test_a_step_that_fails_ends_its_requests_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two requests run when the device fails; the engine aborts them by itself."""
+    """Two requests are running when the device fails. The engine aborts them."""
     with Engine(tiny_llama(), CONFIGS["roomy"]) as engine:
         for prompt in ([5, 6, 7], [8, 9]):
             engine.add_request(prompt, GREEDY)

@@ -1,4 +1,4 @@
-"""A request over several instances is counted once, from its arrival to its end."""
+"""Metrics of requests that run on several instances."""
 
 from pathlib import Path
 
@@ -28,7 +28,9 @@ def test_requests_on_two_instances_count_once() -> None:
     counted = {name: sum(values.values()) for name, values in tally.counters.items()}
     assert counted[names.PROMPT_TOKENS.name] == 3 and counted[names.GENERATION_TOKENS.name] == 2
     assert counted[names.SUCCESS.name] == 1 and counted[names.EXTERNAL_HITS.name] == 0
-    assert tally.counters[names.BY_SOURCE.name][("local_compute",)] == 3, "what was moved was computed"
+    assert tally.counters[names.BY_SOURCE.name][("local_compute",)] == 3, (
+        "transferred tokens were computed locally before"
+    )
     assert counted[names.TRANSFERRED.name] == MOVED
     seconds = {
         names.TTFT: 4.5 - 1.0,
@@ -46,16 +48,16 @@ def test_requests_on_two_instances_count_once() -> None:
     assert (fold.num_running, fold.num_waiting, fold._account.rows) == (0, 0, {})
 
 
-@pytest.mark.parametrize(("upto", "reasons"), [(2, []), (4, ["error"])])
-def test_losing_an_instance_after_tokens_is_an_error(upto: int, reasons: list[str]) -> None:
+@pytest.mark.parametrize(("count", "reasons"), [(2, []), (4, ["error"])])
+def test_losing_an_instance_after_tokens_is_an_error(count: int, reasons: list[str]) -> None:
     lost = record(1, 4.6, 0.0, [Lost(detail="killed")], "lost")
-    tally, fold, ended = folded(SHARED, numbered([*PREFILL, *DECODE[:upto], lost]))
+    tally, fold, ended = folded(SHARED, numbered([*PREFILL, *DECODE[:count], lost]))
     assert [reason for request in ended for reason in request.reasons] == reasons
     assert tally.counters[names.SUCCESS.name][("error",)] == len(reasons)
     assert (fold.num_running, fold.num_waiting) == (0, 0)
 
 
-def test_a_run_of_three_instances_is_counted_as_its_log_has_it() -> None:
+def test_metrics_of_three_instances_equal_their_log() -> None:
     with TraceReader(GOLDEN) as log:
         header, records = log.header, [log.record(index) for index in range(len(log))]
     reading, state, fold = RunReading(header), initial_state(header), Fold(header, tally := Tally(64), lambda: True)
@@ -72,7 +74,7 @@ def test_a_run_of_three_instances_is_counted_as_its_log_has_it() -> None:
     with TraceReader(GOLDEN) as log, LogDatabase(log) as database:
         [[queried]] = database.ask("SELECT sum(json_extract(fields, '$.num_tokens')) FROM events WHERE is_query").rows
     by_record = np.frombuffer(series.take(), dtype=RECORD)
-    assert queried == totals.asked_tokens == by_record["asked"].sum() == 17 * 4 + 9 * 2, "not those of decode instances"
+    assert queried == totals.asked_tokens == by_record["asked"].sum() == 17 * 4 + 9 * 2, "without decode instances"
     assert queried == tally.counters[names.QUERIES.name][()]
     assert totals.hit_tokens == tally.counters[names.HITS.name][()]
     requests = [member for members in reading.members.values() for member in members]
@@ -91,7 +93,7 @@ def test_a_run_of_three_instances_is_counted_as_its_log_has_it() -> None:
     assert counted[names.FAILED_TRANSFERS.name] == len(failed) > 0
 
 
-def test_a_pause_of_the_person_who_steps_belongs_to_no_latency() -> None:
+def test_pauses_between_manual_steps_change_no_latency() -> None:
     latencies = [
         names.TTFT,
         names.ITL,

@@ -1,4 +1,4 @@
-"""Metrics of a store outside the pool equal the log's operations."""
+"""Metrics of an external store equal the log's operations."""
 
 from pathlib import Path
 from typing import TypeVar
@@ -21,7 +21,7 @@ from tests.unit.app.metrics_runs import folded
 from tests.unit.engine.runs import tiny_llama
 
 T = TypeVar("T", bound=Op)
-SHARED = list(range(5, 26))  # 21 tokens: five blocks of four, and one more
+SHARED = list(range(5, 26))  # 21 tokens: five blocks of four and one token
 PROMPTS = [[*SHARED, 30, 31], [50, 51], [*SHARED, 40, 41, 42, 43, 44]]
 SETTINGS = {
     "plain": EngineConfig(block_size=4, num_blocks=40),
@@ -31,7 +31,7 @@ SETTINGS = {
 
 
 def recorded(config: EngineConfig, tiers: Tiers, path: Path) -> tuple[Header, list[StepRecord]]:
-    """Record the prompts, one after the other; the file has what the metrics must show."""
+    """Run the prompts one after the other and return their log."""
     connector = OffloadingConnector(tiers, tiny_llama(), config)
     with Engine(tiny_llama(), config, log_path=path, connector=connector) as engine:
         for prompt in PROMPTS:
@@ -43,7 +43,7 @@ def recorded(config: EngineConfig, tiers: Tiers, path: Path) -> tuple[Header, li
         return log.header, [log.record(index) for index in range(len(log))]
 
 
-def counted(tally: Tally, metric: Metric) -> dict[tuple[str, ...], float]:
+def counts(tally: Tally, metric: Metric) -> dict[tuple[str, ...], float]:
     return {labels: value for labels, value in tally.counters[metric.name].items() if value}
 
 
@@ -52,33 +52,33 @@ def of(kind: type[T], records: list[StepRecord]) -> list[T]:
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_queries_are_what_the_pool_had_not_and_hits_what_was_loaded(name: str, tmp_path: Path) -> None:
-    """The store is empty at first; the second engine finds the five shared blocks. A prompt of two tokens has no
+def test_external_queries_count_pool_misses_and_hits_count_loads(name: str, tmp_path: Path) -> None:
+    """The store is empty at first. The second engine finds the five shared blocks. A prompt of two tokens causes no
     lookup.
     """
     config, disk = SETTINGS[name], DiskSetting(tmp_path / "blocks", 1 << 22)
     before = Tiers(disk=disk)
     tally, _, _ = folded(*recorded(config, before, tmp_path / "a.kvtrace"))
     before.close()
-    assert counted(tally, names.EXTERNAL_QUERIES) == {(): 23 + (26 - 20)}
-    assert counted(tally, names.EXTERNAL_HITS) == {}
-    assert set(counted(tally, names.EXTERNAL_LOOKUPS)) == {("miss",)}
+    assert counts(tally, names.EXTERNAL_QUERIES) == {(): 23 + (26 - 20)}
+    assert counts(tally, names.EXTERNAL_HITS) == {}
+    assert set(counts(tally, names.EXTERNAL_LOOKUPS)) == {("miss",)}
 
     after = Tiers(disk=disk)
     header, records = recorded(config, after, tmp_path / "b.kvtrace")
     tally, _, requests = folded(header, records)
     loads = of(Load, records)
-    assert counted(tally, names.EXTERNAL_QUERIES) == {(): 23 + (26 - 20)}
-    assert counted(tally, names.EXTERNAL_HITS)[()] >= 20
+    assert counts(tally, names.EXTERNAL_QUERIES) == {(): 23 + (26 - 20)}
+    assert counts(tally, names.EXTERNAL_HITS)[()] >= 20
     external = [request.num_external_tokens for request in requests]
-    assert external[0] == 20 and counted(tally, names.EXTERNAL_HITS) == {(): sum(external)}
-    assert counted(tally, names.BY_SOURCE)["external_kv_transfer",] == sum(external)
+    assert external[0] == 20 and counts(tally, names.EXTERNAL_HITS) == {(): sum(external)}
+    assert counts(tally, names.BY_SOURCE)["external_kv_transfer",] == sum(external)
     assert requests[0].num_cached_tokens == 20
-    cached = counted(tally, names.CACHED_BY_SOURCE)
-    assert sum(cached.values()) == counted(tally, names.HITS).get((), 0) + sum(external)
+    cached = counts(tally, names.CACHED_BY_SOURCE)
+    assert sum(cached.values()) == counts(tally, names.HITS).get((), 0) + sum(external)
     media = [medium for op in of(LookupExternal, records) if op.verdict == "load" for medium in op.media]
     assert cached["disk",] == 4 * len(media) and set(media) == {"disk"}
-    assert counted(tally, names.EXTERNAL_BYTES)["load", "disk"] == sum(op.num_bytes for op in loads) > 0
+    assert counts(tally, names.EXTERNAL_BYTES)["load", "disk"] == sum(op.num_bytes for op in loads) > 0
     assert not of(Store, records)
     after.close()
 
@@ -87,5 +87,5 @@ def test_stored_bytes_count_per_tier(tmp_path: Path) -> None:
     tiers = Tiers(cpu_bytes=1 << 24)
     header, records = recorded(SETTINGS["plain"], tiers, tmp_path / "a.kvtrace")
     tally, _, _ = folded(header, records)
-    assert counted(tally, names.EXTERNAL_BYTES) == {("store", "cpu"): sum(op.num_bytes for op in of(Store, records))}
+    assert counts(tally, names.EXTERNAL_BYTES) == {("store", "cpu"): sum(op.num_bytes for op in of(Store, records))}
     tiers.close()

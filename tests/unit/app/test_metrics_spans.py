@@ -1,4 +1,4 @@
-"""Spans of a request have its times: created by the real tracer, stored in memory."""
+"""Spans of requests, created by the real tracer and exported to memory."""
 
 import time
 
@@ -17,14 +17,14 @@ from tests.unit.app.metrics_runs import folded, recorded
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-class Kept:
-    """Spans, and the requests that they were made from."""
+class Exported:
+    """Request spans with an in-memory exporter."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
-        made_by = provider()
-        made_by.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.spans = RequestSpans(made_by)
+        tracer = provider()
+        tracer.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.spans = RequestSpans(tracer)
 
     @property
     def all(self) -> tuple[ReadableSpan, ...]:
@@ -46,14 +46,12 @@ class Kept:
 
 
 @pytest.fixture
-def kept() -> Kept:
-    return Kept()
+def exported() -> Exported:
+    return Exported()
 
 
 def request(**fields: object) -> RequestRow:
-    """Return a request that arrived at 10, was queued at 10.25, scheduled at 10.5, with first token at 11 and last at
-    13.
-    """
+    """Return a request that arrives at 10 s, is queued at 10.25, scheduled at 10.5, and has tokens from 11 to 13."""
     found = RequestRow(
         request_id="cmpl-1", model_name="bundled", arrival=10.0, queued=10.25, num_prompt_tokens=7, max_tokens=16,
         sampling={"n": 2, "temperature": 0.5, "top_p": 1.0, "stop": ["x"]}, scheduled=10.5, first_token=11.0,
@@ -73,28 +71,28 @@ def record(at: float) -> StepRecord:
     return StepRecord(index=0, kind="step", step=1, timing=Timing(at=at), memory=memory)
 
 
-def test_a_request_is_a_span_with_its_phases_inside(kept: Kept) -> None:
+def test_a_requests_span_contains_the_spans_of_its_phases(exported: Exported) -> None:
     before = time.time()
-    kept.spans.export(request(), record(13.5))
-    root = kept.root
+    exported.spans.export(request(), record(13.5))
+    root = exported.root
     assert root.kind == SpanKind.SERVER and root.context is not None
-    for span in kept.all:
+    for span in exported.all:
         assert span is root or (span.parent is not None and span.parent.span_id == root.context.span_id)
-    expected = {
+    phases = {
         "kvtheater_lane": (0, 0.25),
         "vllm_queue": (0.25, 0.5),
         "vllm_prefill": (0.5, 1),
         "vllm_decode": (1, 3),
         "llm_request": (0, 3),
     }
-    assert kept.seconds() == {name: pytest.approx(times) for name, times in expected.items()}
+    assert exported.seconds() == {name: pytest.approx(interval) for name, interval in phases.items()}
     assert root.end_time is not None
     assert before - 0.01 <= root.end_time / 1e9 <= time.time() + 0.01, "it ended just now"
 
 
-def test_attributes_have_vllms_names_and_no_text(kept: Kept) -> None:
-    kept.spans.export(request(), record(13.5))
-    assert dict(kept.root.attributes or {}) == {
+def test_attributes_have_vllms_names_and_contain_no_text(exported: Exported) -> None:
+    exported.spans.export(request(), record(13.5))
+    assert dict(exported.root.attributes or {}) == {
         "gen_ai.request.id": "cmpl-1",
         "gen_ai.response.model": "bundled",
         "gen_ai.request.n": 2,
@@ -113,63 +111,63 @@ def test_attributes_have_vllms_names_and_no_text(kept: Kept) -> None:
         "gen_ai.latency.time_in_model_decode": 2.0,
         "gen_ai.latency.time_in_model_inference": 2.5,
     }
-    assert kept.root.resource.attributes["service.name"] == "kvtheater"
+    assert exported.root.resource.attributes["service.name"] == "kvtheater"
 
 
 @pytest.mark.parametrize(
-    ("came_to", "phases"),
+    ("times", "phases"),
     [
         ({"scheduled": None, "first_token": None, "last_token": None}, ["vllm_queue"]),
         ({"first_token": None, "last_token": None}, ["vllm_queue", "vllm_prefill"]),
     ],
 )
-def test_an_aborted_requests_last_phase_ends_with_it(kept: Kept, came_to: dict[str, None], phases: list[str]) -> None:
-    kept.spans.export(request(**came_to, arrival=10.25, ended=12.0, reasons=["abort"]), record(12.0))
-    assert [span.name for span in kept.all if span.name != "llm_request"] == phases
-    assert kept.seconds()[phases[-1]][1] == pytest.approx(1.75)
-    assert "gen_ai.latency.time_to_first_token" not in dict(kept.root.attributes or {})
+def test_the_last_phase_of_an_aborted_request_ends_with_it(
+    exported: Exported, times: dict[str, None], phases: list[str]
+) -> None:
+    exported.spans.export(request(**times, arrival=10.25, ended=12.0, reasons=["abort"]), record(12.0))
+    assert [span.name for span in exported.all if span.name != "llm_request"] == phases
+    assert exported.seconds()[phases[-1]][1] == pytest.approx(1.75)
+    assert "gen_ai.latency.time_to_first_token" not in dict(exported.root.attributes or {})
 
 
-def test_a_failed_request_is_marked_as_one(kept: Kept) -> None:
-    kept.spans.export(request(reasons=["error"]), record(13.0))
-    assert kept.root.status.status_code == StatusCode.ERROR
+def test_the_span_of_a_failed_request_has_status_error(exported: Exported) -> None:
+    exported.spans.export(request(reasons=["error"]), record(13.0))
+    assert exported.root.status.status_code == StatusCode.ERROR
 
 
-def test_preemptions_are_events_at_their_time(kept: Kept) -> None:
-    kept.spans.export(request(preemptions=[Preempted(12.0, "last_admitted", "swap")]), record(13.0))
-    (event,) = kept.root.events
+def test_preemptions_are_events_at_their_time(exported: Exported) -> None:
+    exported.spans.export(request(preemptions=[Preempted(12.0, "last_admitted", "swap")]), record(13.0))
+    (event,) = exported.root.events
     assert event.name == "preempted"
     assert dict(event.attributes or {}) == {"reason": "last_admitted", "mode": "swap"}
-    assert kept.root.start_time is not None and (event.timestamp - kept.root.start_time) / 1e9 == pytest.approx(2)
+    assert exported.root.start_time is not None and (event.timestamp - exported.root.start_time) / 1e9 == pytest.approx(
+        2
+    )
 
 
-def test_a_callers_trace_is_continued(kept: Kept) -> None:
-    """Spans belong to the trace in the request's header; remembered traces are bounded, and dropped with the
-    request.
-    """
-    kept.spans.expect("cmpl-1", {"traceparent": PARENT})
-    kept.spans.expect("cmpl-2", {})
-    kept.spans.export(request(), record(13.0))
-    root = kept.root
+def test_a_callers_trace_is_continued(exported: Exported) -> None:
+    """Spans join the trace of the request's header. At most MAX_EXPECTED traces are remembered."""
+    exported.spans.expect("cmpl-1", {"traceparent": PARENT})
+    exported.spans.expect("cmpl-2", {})
+    exported.spans.export(request(), record(13.0))
+    root = exported.root
     assert root.context is not None and root.parent is not None
     assert f"{root.context.trace_id:032x}" == PARENT[3:35] and f"{root.parent.span_id:016x}" == PARENT[36:52]
     for i in range(MAX_EXPECTED + 5):
-        kept.spans.expect(f"never-{i}", {"traceparent": PARENT})
-    assert len(kept.spans._expected) == MAX_EXPECTED
+        exported.spans.expect(f"never-{i}", {"traceparent": PARENT})
+    assert len(exported.spans._expected) == MAX_EXPECTED
 
 
 @pytest.mark.parametrize("name", ["preempting", "swapping"])
-def test_a_run_gives_a_tree_for_each_request(kept: Kept, name: str) -> None:
-    """Each child is within its parent; the number of preemptions is the log's; token counts add up to the
-    sampled ones.
-    """
+def test_a_run_exports_one_span_tree_per_request(exported: Exported, name: str) -> None:
+    """Each child lies within its parent, and preemptions and tokens add up to those of the log."""
     header, records = recorded(name)
     _, _, ended = folded(header, records)
     for one in ended:
-        kept.spans.export(one, records[-1])
-    roots = {span.context.span_id: span for span in kept.all if span.name == "llm_request" and span.context}
+        exported.spans.export(one, records[-1])
+    roots = {span.context.span_id: span for span in exported.all if span.name == "llm_request" and span.context}
     assert len(roots) == len(ended)
-    for span in kept.all:
+    for span in exported.all:
         assert span.start_time is not None and span.end_time is not None and span.start_time <= span.end_time
         if span.parent is not None:
             root = roots[span.parent.span_id]
@@ -182,15 +180,15 @@ def test_a_run_gives_a_tree_for_each_request(kept: Kept, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "whole"),
+    ("endpoint", "url"),
     [
         ("http://localhost:4318", "http://localhost:4318/v1/traces"),
         ("http://localhost:4318/", "http://localhost:4318/v1/traces"),
         ("https://collector/otlp/v1/traces", "https://collector/otlp/v1/traces"),
     ],
 )
-def test_an_address_without_a_path_gets_otlps(endpoint: str, whole: str) -> None:
-    assert vars(otlp.exporter(endpoint))["_endpoint"] == whole
+def test_an_endpoint_without_a_path_gets_the_otlp_path(endpoint: str, url: str) -> None:
+    assert vars(otlp.exporter(endpoint))["_endpoint"] == url
 
 
 @pytest.mark.parametrize("endpoint", ["localhost:4318", "ftp://localhost", "http://", ""])

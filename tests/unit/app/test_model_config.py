@@ -1,4 +1,4 @@
-"""Settings of single models: valid files, and the settings that a run keeps when it moves to another model."""
+"""Settings per model: their file, and the settings of a run that changes its model."""
 
 import argparse
 from pathlib import Path
@@ -49,10 +49,10 @@ def test_invalid_files_are_refused_with_the_place(tmp_path: Path, text: str, wor
         model_configs(argparse.Namespace(model_config=tmp_path / "nowhere.toml"), ["bundled"], BASE)
 
 
-def test_a_run_that_moves_keeps_what_was_chosen_and_takes_the_rest_from_the_models_settings() -> None:
-    own = EngineConfig(block_size=2, max_num_seqs=9)
-    settings = ServerSettings(config=BASE, configs={"b": own})
+def test_changing_the_model_keeps_chosen_options_and_uses_the_models_settings() -> None:
+    custom = EngineConfig(block_size=2, max_num_seqs=9)
+    settings = ServerSettings(config=BASE, configs={"b": custom})
     chosen = EngineConfig(block_size=16, max_num_seqs=4, enable_prefix_caching=False)
     moved = settings.moved(chosen, "a", "b")
     assert (moved.block_size, moved.max_num_seqs, moved.enable_prefix_caching) == (16, 9, False)
-    assert settings.moved(own, "b", "a") == BASE and settings.moved(chosen, "a", "a") == chosen
+    assert settings.moved(custom, "b", "a") == BASE and settings.moved(chosen, "a", "a") == chosen

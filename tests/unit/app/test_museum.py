@@ -16,9 +16,9 @@ from engine.requests.request_spec import RequestSpec
 from engine.trace.operations import Copy, Lookup, Preempt
 from engine.trace.records import StepRecord
 
-# the first rule of the guards that each breaks; they notice no other fault
-OBJECTED = {"no_copy_at_shared_write": "shared_write", "stale_hash_after_reallocation": "stale_index"}
-SPOILED: dict[str, type] = {"no_copy_at_shared_write": Copy, "output_lost_at_preemption": Preempt}
+# the first guard rule that each fault breaks; the guards detect no other fault
+FIRST_OBJECTION = {"no_copy_at_shared_write": "shared_write", "stale_hash_after_reallocation": "stale_index"}
+BROKEN_OPERATION: dict[str, type] = {"no_copy_at_shared_write": Copy, "output_lost_at_preemption": Preempt}
 
 
 @pytest.fixture(scope="module")
@@ -60,23 +60,23 @@ def tokens(records: list[StepRecord]) -> dict[int, list[int]]:
     return found
 
 
-def test_every_fault_is_on_show_once() -> None:
+def test_every_fault_has_one_exhibit() -> None:
     assert [exhibit.id for exhibit in EXHIBITS] == list(get_args(FaultName))
 
 
 @pytest.mark.parametrize("language", languages())
 @pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda exhibit: exhibit.id)
-def test_the_exhibit_breaks_and_its_healthy_twin_does_not(model: LoadedModel, exhibit: Exhibit, language: str) -> None:
-    """The healthy run is right where the fault does damage; a stale hash lets the third request hit absent content."""
+def test_only_the_faulty_run_of_an_exhibit_breaks(model: LoadedModel, exhibit: Exhibit, language: str) -> None:
+    """The tokens of both runs differ. With a stale hash, the third request hits content that is gone."""
     healthy, faulty = run(model, exhibit, None, language), run(model, exhibit, exhibit.id, language)
     assert not any(record.integrity for record in healthy)
     assert tokens(healthy) != tokens(faulty)
     objections = [found.rule for record in faulty for found in record.objections]
-    assert next(iter(objections), None) == OBJECTED.get(exhibit.id)
-    assert any(record.integrity for record in faulty) == (exhibit.id in OBJECTED)
+    assert next(iter(objections), None) == FIRST_OBJECTION.get(exhibit.id)
+    assert any(record.integrity for record in faulty) == (exhibit.id in FIRST_OBJECTION)
     assert set(objections) <= set(get_args(Rule)) - {""}
-    if spoiled := SPOILED.get(exhibit.id):
-        assert any(isinstance(op, spoiled) for record in healthy for op in record.ops)
+    if broken := BROKEN_OPERATION.get(exhibit.id):
+        assert any(isinstance(op, broken) for record in healthy for op in record.ops)
     if exhibit.id == "stale_hash_after_reallocation":
         wrong, right = (
             [op.num_hit_tokens for record in records for op in record.ops if isinstance(op, Lookup)][2]
@@ -92,7 +92,7 @@ SCENES: list[tuple[Kind, list[Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("kind", "scenes", "names"), SCENES, ids=["presets", "museum"])
-def test_every_scene_has_its_words_in_every_language(kind: Kind, scenes: list[Any], names: list[str]) -> None:
+def test_every_scene_has_texts_in_every_language(kind: Kind, scenes: list[Any], names: list[str]) -> None:
     for scene in scenes:
         found = scene_texts(kind, scene)
         for name in names:

@@ -13,7 +13,7 @@ from engine.trace.export import ExportError
 LOG = str(Path(__file__).parents[2] / "golden" / "observed.kvtrace")
 
 
-def test_show_has_its_messages_and_what_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_messages_and_the_unknown_quantities(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "show", LOG]) == 0
     output = capsys.readouterr().out
     assert "watched  vLLM 0.32.0, m, 1024 blocks of 32" in output
@@ -35,7 +35,7 @@ def test_commands_refuse_logs_that_lack_the_data(
     assert "reports no requests, tokens, steps" in output and output.count("\n") == 1
 
 
-def test_two_of_them_are_compared_by_what_they_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_monitored_logs_are_compared_by_their_operations(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trace", "compare", LOG, LOG]) == 0
     output = capsys.readouterr().out
     assert "first operation that differs: none" in output and "preemptions" not in output
@@ -43,10 +43,10 @@ def test_two_of_them_are_compared_by_what_they_said(capsys: pytest.CaptureFixtur
     assert set(json.loads(capsys.readouterr().out)) == {"first_op", "unknown"}
 
 
-def test_the_page_exports_no_tables_of_it() -> None:
+def test_a_monitored_log_is_not_exported_as_a_table() -> None:
     with pytest.raises(ExportError, match="reports no requests"):
         export(Path(LOG), "csv")
 
 
-def test_a_list_of_recordings_counts_no_requests_of_it() -> None:
+def test_a_summary_of_a_monitored_log_counts_no_requests() -> None:
     assert summarize(Path(LOG)).num_requests is None

@@ -16,14 +16,14 @@ FILES = {
     'export const more = import("./page/workspace.js");\n',
     LATER: 'import { log } from "../kit/log.js";\nlog.push("workspace");\nexport default 7;\n',
     "js/kit/log.js": "export const log = [];\n",
-    "js/other.js": 'import { log } from "./kit/log.js";\nlog.push("other");\nexport const told = () => log;\n',
+    "js/other.js": 'import { log } from "./kit/log.js";\nlog.push("other");\nexport const entries = () => log;\n',
 }
-SAYS = """\
+SCRIPT = """\
 import seven from "./js/page/workspace.js";
 import { log } from "./js/kit/log.js";
 import { more } from "./js/main.js";
 import { told } from "./js/other.js";
-console.log(JSON.stringify([log, told() === log, seven, (await more).default]));
+console.log(JSON.stringify([log, entries() === log, seven, (await more).default]));
 """
 
 
@@ -48,41 +48,41 @@ def mark(modules: PageModules, name: str) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a new version, with a new time even if the file system's clock is coarse."""
+    """Write a new version with a new modification time, even if the file system's clock is coarse."""
     before = path.stat().st_mtime_ns if path.exists() else 0
     path.write_text(text, encoding="utf-8")
     os.utime(path, ns=(before + 10**9, before + 10**9))
 
 
 @pytest.mark.slow
-def test_each_module_is_there_once_by_whatever_name_it_is_asked_for(folder: Path, tmp_path: Path) -> None:
+def test_a_module_is_evaluated_once_under_both_of_its_names(folder: Path, tmp_path: Path) -> None:
     modules = PageModules(folder)
     sent = tmp_path / "sent"
     for name in (*FILES, JOINED):
         (sent / name).parent.mkdir(parents=True, exist_ok=True)
         (sent / name).write_text(text(modules, name), encoding="utf-8")
     (sent / "package.json").write_text('{"type": "module"}', encoding="utf-8")
-    (sent / "says.js").write_text(SAYS, encoding="utf-8")
+    (sent / "says.js").write_text(SCRIPT, encoding="utf-8")
     output = subprocess.run([node(), "says.js"], cwd=sent, capture_output=True, text=True, check=True).stdout
     assert json.loads(output) == [["workspace", "main", "other"], True, 7, 7]
 
 
-def test_a_change_gives_a_new_version(folder: Path) -> None:
+def test_a_changed_module_changes_the_version(folder: Path) -> None:
     modules = PageModules(folder)
     before = {name: mark(modules, name) for name in (*FILES, JOINED)}
     assert before == {name: mark(PageModules(folder), name) for name in before}
     write(folder / "js/kit/log.js", "export const log = [1];\nexport const size = 1;\n")
     assert "const log = [1];" in text(modules, JOINED)
-    assert "export const size" in text(modules, "js/kit/log.js")  # a request by its own name gets the new name too
+    assert "export const size" in text(modules, "js/kit/log.js")  # the module's own name also gives the new version
     assert all(mark(modules, name) != was for name, was in before.items())
-    write(folder / "js/other.js", "export const told = () => [];\n")  # of what is beside the one file, only itself
-    assert text(modules, "js/other.js") == "export const told = () => [];\n"
+    write(folder / "js/other.js", "export const entries = () => [];\n")  # a module outside the bundle
+    assert text(modules, "js/other.js") == "export const entries = () => [];\n"
     (folder / "js/kit/log.js").unlink()
     assert "js_kit_log_js" not in text(modules, JOINED)
 
 
 def test_unbundleable_modules_are_served_separately(folder: Path) -> None:
-    """An import cycle or a changing export prevents the bundle: a browser accepts both."""
+    """An import cycle or a mutable export prevents bundling, although a browser accepts both."""
     modules = PageModules(folder)
     assert modules.preloads(ENTRY) == [JOINED]
     for wrong in ('import "../page/workspace.js";\nexport const log = [];\n', "export let log = [];\n"):
@@ -93,14 +93,14 @@ def test_unbundleable_modules_are_served_separately(folder: Path) -> None:
     assert modules.preloads(ENTRY) == [JOINED]
 
 
-def test_the_pages_own_modules_are_in_one_file() -> None:
+def test_the_pages_modules_are_in_one_bundle() -> None:
     assert PAGE.preloads(ENTRY) == [JOINED]
     assert LATER not in PAGE.preloads("js/bench/main.js")
-    whole = text(PAGE, JOINED)
-    assert f"// {LATER}\n" in whole and "// vendor/preact/preact.js\n" in whole
+    bundle = text(PAGE, JOINED)
+    assert f"// {LATER}\n" in bundle and "// vendor/preact/preact.js\n" in bundle
 
 
-def test_files_that_are_no_modules_are_sent_unchanged() -> None:
+def test_files_that_are_no_modules_are_not_served_as_modules() -> None:
     for name in (
         "js/none.js",
         "css/base.css",

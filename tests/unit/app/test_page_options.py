@@ -1,4 +1,4 @@
-"""The page's defaults of a new run are its own small layout, unless the server or the model requires another."""
+"""The page's defaults for a new run are a small layout, unless the server or the model requires another."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from engine.config import EngineConfig
 from tests.server.fake import FACTS
 
 
-def shown(*of: Any) -> dict[str, Any]:
+def initial(*of: Any) -> dict[str, Any]:
     rows = option_tables(*of)["engine"]
     found = {row["name"]: row.get("control", {}).get("initial") for row in rows}
     return {name: found[name] for name in ("strategy", "block_size", "num_blocks")}
@@ -18,17 +18,17 @@ def shown(*of: Any) -> dict[str, Any]:
 OWN = {"strategy": "paged", "block_size": 4, "num_blocks": 48}
 
 
-def test_a_small_model_and_a_page_without_a_server_keep_the_pages_layout() -> None:
-    assert shown() == shown(EngineConfig()) == shown(EngineConfig(), FACTS) == OWN
+def test_a_small_model_keeps_the_pages_default_layout() -> None:
+    assert initial() == initial(EngineConfig()) == initial(EngineConfig(), FACTS) == OWN
 
 
-def test_settings_of_the_server_are_kept() -> None:
-    assert shown(EngineConfig(num_blocks=256), FACTS) == {**OWN, "num_blocks": 256}
-    assert shown(EngineConfig(block_size=8, strategy="none"), FACTS) == {**OWN, "block_size": 8, "strategy": "none"}
+def test_settings_of_the_server_override_the_pages_defaults() -> None:
+    assert initial(EngineConfig(num_blocks=256), FACTS) == {**OWN, "num_blocks": 256}
+    assert initial(EngineConfig(block_size=8, strategy="none"), FACTS) == {**OWN, "block_size": 8, "strategy": "none"}
 
 
 def test_a_model_of_long_sequences_gets_a_pool_that_fits_it() -> None:
     longer = replace(FACTS, max_position=2048)
-    assert shown(EngineConfig(), longer) == {**OWN, "block_size": 16, "num_blocks": 128}
-    assert shown(EngineConfig(block_size=32), longer) == {**OWN, "block_size": 32, "num_blocks": 64}
-    assert shown(EngineConfig(num_blocks=99), longer) == {**OWN, "block_size": 16, "num_blocks": 99}
+    assert initial(EngineConfig(), longer) == {**OWN, "block_size": 16, "num_blocks": 128}
+    assert initial(EngineConfig(block_size=32), longer) == {**OWN, "block_size": 32, "num_blocks": 64}
+    assert initial(EngineConfig(num_blocks=99), longer) == {**OWN, "block_size": 16, "num_blocks": 99}

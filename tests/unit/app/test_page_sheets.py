@@ -1,4 +1,4 @@
-"""Style sheets of a page in one or two files: all sheets, in order, rebuilt when one changes."""
+"""Style sheets of a page, joined into one or two files that are rebuilt when a sheet changes."""
 
 import gzip
 import os
@@ -10,7 +10,7 @@ from app.ground.paths import static_dir
 from app.page.assets import panel_sheets
 from app.page.sheets import FILES, FIRST, OVER, SHEETS, PageSheets
 
-SOME = {
+SHEET_TEXTS = {
     "css/tokens.css": ":root { --a: 1px; }",
     "js/panels/b/style.css": ".b { left: 0; }",
     "js/panels/a/style.css": ".a { left: 0; }",
@@ -21,7 +21,7 @@ SOME = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name, text in SOME.items():
+    for name, text in SHEET_TEXTS.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     return tmp_path
@@ -36,16 +36,16 @@ def sent(sheets: PageSheets, name: str) -> tuple[str, str]:
     return mark, body(False).decode()
 
 
-def test_sheets_stand_in_the_order_of_the_page_and_lazy_ones_apart(folder: Path) -> None:
+def test_sheets_are_joined_in_page_order_without_lazy_ones(folder: Path) -> None:
     sheets = PageSheets(folder)
     assert sent(sheets, FIRST)[1] == "\n".join(
-        SOME[name] for name in ("css/tokens.css", "js/panels/a/style.css", "js/panels/b/style.css")
+        SHEET_TEXTS[name] for name in ("css/tokens.css", "js/panels/a/style.css", "js/panels/b/style.css")
     )
-    assert sent(sheets, OVER)[1] == SOME["css/overlays.css"]
+    assert sent(sheets, OVER)[1] == SHEET_TEXTS["css/overlays.css"]
     assert sheets.find("css/tokens.css") is None and sheets.find("other.css") is None
 
 
-def test_a_change_gives_a_new_version(folder: Path) -> None:
+def test_a_changed_sheet_changes_the_version(folder: Path) -> None:
     """The version changes when a sheet is changed, added or removed."""
     sheets = PageSheets(folder)
     marks = [sent(sheets, FIRST)[0]]
@@ -65,12 +65,12 @@ def test_a_change_gives_a_new_version(folder: Path) -> None:
     assert len(set(marks)) == 4 and sent(sheets, OVER) == over
 
 
-def test_every_sheet_is_in_a_file_of_a_page() -> None:
+def test_every_sheet_is_part_of_a_pages_file() -> None:
     """All sheets in static/css are included, except that of the join page."""
     files = [name for page in FILES for name in FILES[page]]
     known = {part for name in files for part in SHEETS.parts(name)}
-    there = {path.relative_to(static_dir()).as_posix() for path in (static_dir() / "css").glob("*.css")}
-    assert there - {"css/join.css"} | set(panel_sheets(static_dir())) == known
+    on_disk = {path.relative_to(static_dir()).as_posix() for path in (static_dir() / "css").glob("*.css")}
+    assert on_disk - {"css/join.css"} | set(panel_sheets(static_dir())) == known
     for name in files:
         text = sent(SHEETS, name)[1]
         parts = [(static_dir() / part).read_text(encoding="utf-8") for part in SHEETS.parts(name)]
@@ -80,12 +80,12 @@ def test_every_sheet_is_in_a_file_of_a_page() -> None:
 
 @pytest.mark.parametrize(("page", "charts"), [("index", FIRST), ("bench", "bench.css"), ("scale", "scale.css")])
 def test_the_link_with_the_charts_sheet_is_marked(page: str, charts: str) -> None:
-    """Plotly would otherwise add its own rules, which the policy forbids."""
+    """Without the mark, Plotly would add its own rules, which the content security policy forbids."""
     assert [link.name for link in SHEETS.links(page) if link.has_charts] == [charts]
     assert [link.name for link in SHEETS.one_by_one() if link.has_charts] == ["css/charts.css"]
 
 
-def test_no_sheet_has_what_must_stand_at_a_files_beginning() -> None:
+def test_no_sheet_has_rules_that_prevent_joining() -> None:
     for path in [*(static_dir() / "css").glob("*.css"), *(static_dir() / "js").rglob("*.css")]:
         text = path.read_text(encoding="utf-8")
         assert not any(word in text for word in ("@import", "@charset", "@namespace", "url(")), path

@@ -1,4 +1,4 @@
-"""Lines written by a proxy: no key, no text if private, and the usage reported in the answer."""
+"""Traffic lines of the proxy: redaction by mode, and the usage of the response."""
 
 import gzip
 import json
@@ -44,11 +44,11 @@ def line(tmp_path: Path, mode: Mode, body: Any = BODY, key: str = "a-key-that-is
     return dict(found["request"])
 
 
-def test_a_whole_body_is_whole_but_for_the_requests_own_key(tmp_path: Path) -> None:
+def test_mode_whole_redacts_only_the_requests_own_key(tmp_path: Path) -> None:
     assert line(tmp_path, "whole") == BODY
     body = BODY | {"system": "my key is a-key-that-is-long"}
     assert line(tmp_path, "whole", body)["system"] == f"my key is {REDACTED}"
-    assert line(tmp_path, "whole", key="m") == BODY, "too short for a secret, and a letter of many words"
+    assert line(tmp_path, "whole", key="m") == BODY, "too short for a secret"
 
 
 def test_only_secrets_are_redacted(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_known_forms_of_keys_are_redacted(secret: str) -> None:
     assert redacted(f"it is {secret} here") == f"it is {REDACTED} here"
 
 
-def test_a_private_line_has_roles_types_hashes_and_lengths(tmp_path: Path) -> None:
+def test_mode_private_writes_roles_types_hashes_and_lengths(tmp_path: Path) -> None:
     found = line(tmp_path, "private")
     assert [message["role"] for message in found["messages"]] == ["user", "assistant", "user"]
     assert found["system"][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"} and found["max_tokens"] == 9
@@ -85,14 +85,13 @@ def test_a_private_line_has_roles_types_hashes_and_lengths(tmp_path: Path) -> No
     text = json.dumps(found)
     for word in ("good", "read", "secret_project", "plan", "path", "hunter", "someone", KEY, "t1"):
         assert word not in text
-    again = line(tmp_path, "private")
-    assert again == found, "the same of the same text"
+    assert line(tmp_path, "private") == found, "equal texts have equal hashes"
     changed = line(tmp_path, "private", json.loads(json.dumps(BODY).replace("be good", "be nice")))
     assert changed["system"][0]["text"]["hash"] != found["system"][0]["text"]["hash"]
     assert changed["messages"] == found["messages"]
 
 
-def test_only_model_requests_are_written(tmp_path: Path) -> None:
+def test_only_requests_to_models_are_written(tmp_path: Path) -> None:
     exchanges = Exchanges(tmp_path / "traffic.jsonl", "whole", b"")
     for body in (b"", b"{", b"[1]", b'{"a": 1}', b"\xff", b"[" * 100_000):
         exchanges.add("/", 0.0, body, None, [])
@@ -116,7 +115,7 @@ STREAMS: dict[str, tuple[list[Any], dict[str, Any] | None]] = {
 
 @pytest.mark.parametrize("name", STREAMS)
 @pytest.mark.parametrize("encoding", ["", "gzip", "deflate"])
-def test_usage_is_found_in_a_stream_however_it_is_cut(name: str, encoding: str) -> None:
+def test_usage_is_read_from_a_stream_split_at_any_byte(name: str, encoding: str) -> None:
     stream, usage = STREAMS[name]
     data = b"".join(b"event: x\r\ndata: " + json.dumps(one).encode() + b"\r\n\r\n" for one in stream)
     packed = {"": data, "gzip": gzip.compress(data), "deflate": zlib.compress(data)}[encoding]
@@ -141,7 +140,9 @@ def test_usage_is_found_in_a_stream_however_it_is_cut(name: str, encoding: str) 
         ("gzip", gzip.compress(b" " * (20 << 20), mtime=0), None),
     ],
 )
-def test_usage_of_a_whole_answer(encoding: str, data: bytes, usage: dict[str, Any] | None) -> None:
+def test_usage_is_read_from_a_response_that_is_not_streamed(
+    encoding: str, data: bytes, usage: dict[str, Any] | None
+) -> None:
     reader = UsageReader("application/json", encoding)
     reader.feed(data)
     assert reader.end() == usage

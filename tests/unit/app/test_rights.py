@@ -23,7 +23,7 @@ CHECK = re.compile(r"_access\.(own|watch|presents|seat|pass_of)\(")
 
 
 @pytest.fixture(name="classrooms")
-def one_class() -> Iterator[Classrooms]:
+def open_class() -> Iterator[Classrooms]:
     classroom = Classrooms(lambda *_: None)
     yield classroom
     classroom.close()
@@ -43,16 +43,16 @@ def test_a_connection_without_a_right_is_refused(classrooms: Classrooms) -> None
         assert refused.value.code == "forbidden"
 
 
-def test_every_right_is_some_events() -> None:
+def test_every_right_is_used_by_an_event() -> None:
     assert {event.right for event in ALL_EVENTS.values()} == RIGHTS
 
 
-def test_a_handler_leaves_the_check_to_the_table() -> None:
+def test_handlers_check_no_rights_themselves() -> None:
     for name in ALL_EVENTS:
         assert not CHECK.search(inspect.getsource(ALL_EVENTS[name].handle))
 
 
-def test_a_class_without_a_presenter_is_ended_by_any_owner(classrooms: Classrooms) -> None:
+def test_any_owner_may_control_a_class_without_a_presenter(classrooms: Classrooms) -> None:
     access, classroom = Access(classrooms), classrooms.open("", "optional")
     message = SimpleNamespace(id=classroom.id)
     access.add("owner", Person(is_owner=True, seat=None))
@@ -62,6 +62,6 @@ def test_a_class_without_a_presenter_is_ended_by_any_owner(classrooms: Classroom
         rights.presenter_or_heir(access, "owner", message)
 
 
-def test_every_event_has_a_message_and_a_method_of_its_name() -> None:
+def test_every_event_has_a_message_type_and_a_method_named_like_it() -> None:
     for name, event in (EVENTS | LESSON_EVENTS).items():
         assert issubclass(event.message, Message) and event.handle.__name__ == name

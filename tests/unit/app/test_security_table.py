@@ -1,4 +1,4 @@
-"""SECURITY.md has bounds for everything that a client can send, with the code's numbers."""
+"""SECURITY.md has the bounds of all client input, with the numbers of the code."""
 
 import importlib
 import pkgutil
@@ -82,7 +82,7 @@ def routes() -> set[str]:
     return found
 
 
-def test_every_event_has_a_row() -> None:
+def test_every_socket_event_has_a_row() -> None:
     named = set(re.findall(r"`(\w+)`", TABLE))
     assert not set(ALL_EVENTS) - named
 
@@ -93,11 +93,11 @@ def test_every_route_that_takes_a_body_has_a_row() -> None:
 
 
 @pytest.mark.parametrize("name", BOUNDS)
-def test_a_number_of_the_table_is_the_codes(name: str) -> None:
+def test_numbers_of_the_table_equal_the_codes_constants(name: str) -> None:
     """A number is written as `5,000<!-- frames -->`, with the name of its constant in a comment."""
     figures = re.findall(rf"([\d,.]+)<!-- {name} -->", TABLE)
     assert figures and {float(number.replace(",", "")) for number in figures} == {float(BOUNDS[name])}
 
 
-def test_every_number_of_the_table_is_held_to_something() -> None:
+def test_every_number_of_the_table_is_checked() -> None:
     assert set(re.findall(r"<!-- (\w+) -->", TABLE)) == set(BOUNDS)

@@ -20,16 +20,16 @@ def copies(folder: Path, *names: str) -> list[Path]:
     return paths
 
 
-def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+def test_files_of_the_same_name_are_prefixed_with_their_folders(tmp_path: Path) -> None:
     files = copies(tmp_path, "b/run.kvtrace", "a/run.kvtrace", "other.kvtrace")
     shelf = Shelf("file", [*files, files[0]])
     assert [entry.name for entry in shelf.entries()] == ["b/run", "a/run", "other"]
     assert [shelf.path(found) for found in shelf.ids] == files
-    assert set(Shelf("file", reversed(files)).ids) == set(shelf.ids)  # an id does not hang on the order
+    assert set(Shelf("file", reversed(files)).ids) == set(shelf.ids)  # ids do not depend on the order
     assert shelf.ids[2] == "rec-other"
 
 
-def test_a_file_called_as_a_shipped_one_does_not_hide_it(tmp_path: Path) -> None:
+def test_a_file_named_like_a_shipped_recording_does_not_hide_it(tmp_path: Path) -> None:
     files = copies(tmp_path, "prefix.kvtrace")
     library = open_library(ServerSettings(), files)
     ids = [entry.id for entry in library.entries()]
@@ -39,7 +39,7 @@ def test_a_file_called_as_a_shipped_one_does_not_hide_it(tmp_path: Path) -> None
     assert (library.path(first), library.path("rec-prefix")) == (files[0], SHIPPED)
 
 
-def test_the_file_that_was_named_first_is_in_the_address(tmp_path: Path) -> None:
+def test_the_first_file_of_the_command_line_is_in_the_address(tmp_path: Path) -> None:
     files = copies(tmp_path, "z.kvtrace", "a.kvtrace")
     assert open_library(ServerSettings(), files).first_given_file() == "rec-z"
     assert open_library(ServerSettings()).first_given_file() is None

@@ -10,7 +10,7 @@ import pytest
 from app.cli import main
 
 
-def test_the_numbers_and_their_formulas(capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_prints_numbers_with_their_formulas(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["size", "gpt-3", "--batch", "16", "--context", "1024", "--gpu", "h200", "--explain"]
     assert main(command) == 0
     text = capsys.readouterr().out
@@ -25,13 +25,13 @@ def test_contexts_over_the_models_limit_are_noted(capsys: pytest.CaptureFixture[
     assert "positions" not in capsys.readouterr().out
 
 
-def test_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_sizes_in_bytes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["size", "qwen-72b", "--batch", "32", "--json"]) == 0
     sizes = {one["id"]: one["value"] for one in json.loads(capsys.readouterr().out)["sizes"]}
     assert sizes["kv_batch"] == 160 * 2**30
 
 
-def test_an_unknown_model_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_model_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["size", "gpt-9"]) == 2
     assert "model 'gpt-9' is unknown; use one of gpt2" in capsys.readouterr().err
 
@@ -44,7 +44,7 @@ def test_an_own_configuration_is_sized(tmp_path: Path, capsys: pytest.CaptureFix
     assert "is neither a preset nor a config.json nor a folder" in capsys.readouterr().err
 
 
-def test_moving_it_and_what_is_often_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_transfer_times_and_common_mistakes_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["size", "opt-66b", "--context", "512", "--arrivals", "10", "--link", "infiniband-xdr", "--explain"]
     assert main([*command, "--gpu", "t4"]) == 0
     text = capsys.readouterr().out
@@ -54,7 +54,7 @@ def test_moving_it_and_what_is_often_said(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.slow
-def test_a_preset_needs_no_torch() -> None:
+def test_sizing_a_preset_does_not_import_torch() -> None:
     code = "import sys; from app.cli import main; main(['size', 'gpt-3']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
 

@@ -1,4 +1,4 @@
-"""A trace's summary counts its requests from its last state, at low cost."""
+"""A trace's summary counts requests from the last state."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ SAMPLES = static_dir() / "recordings" / "samples.kvtrace"  # one request with se
 
 
 def with_header(path: Path, change: dict[str, int]) -> Path:
-    """Return the beginning of a recording under other settings, written to `path`."""
+    """Write the first record of a recording under other settings to `path`."""
     with TraceReader(PREEMPTION) as reader:
         header: Header = replace(reader.header, engine={**reader.header.engine, **change})
         with TraceWriter(header, path) as log:
@@ -22,11 +22,11 @@ def with_header(path: Path, change: dict[str, int]) -> Path:
     return path
 
 
-def test_requests_are_counted_and_not_their_sequences() -> None:
+def test_requests_are_counted_instead_of_sequences() -> None:
     assert summarize(PREEMPTION).num_requests == 3
     assert summarize(SAMPLES).num_requests == 1
 
 
-def test_a_large_pool_is_not_read_for_a_list(tmp_path: Path) -> None:
+def test_a_log_with_a_large_pool_is_not_read_for_its_summary(tmp_path: Path) -> None:
     assert summarize(with_header(tmp_path / "small.kvtrace", {"num_blocks": 64})).num_requests == 3
     assert summarize(with_header(tmp_path / "large.kvtrace", {"num_blocks": MAX_BLOCKS + 1})).num_requests is None

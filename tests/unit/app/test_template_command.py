@@ -8,7 +8,7 @@ from app.cli import main
 
 
 @pytest.mark.parametrize("name", ["absent.jinja", "./absent.jinja", "absent/template.jinja", "absent.gguf", "./absent"])
-def test_a_missing_file_is_named(
+def test_a_missing_template_file_is_named_in_the_error(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""`kvtheater top`: a server's metrics in a terminal; unreported values are unknown, never 0."""
+"""`kvtheater top` shows a server's metrics in a terminal. Unreported values are unknown, never 0."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ SERVER = "vllm:num_requests_running"
 
 
 def tables(frame: Any) -> dict[str, list[dict[str, str]]]:
-    """Return rows by the name in their second column, each by column."""
+    """Return each table's rows, by the header of its second column."""
     found = {}
     for table in (one for one in frame.renderables if isinstance(one, Table)):
         names = [str(column.header) for column in table.columns]
@@ -34,7 +34,7 @@ def words(frame: Any) -> str:
 
 def test_one_sample_shows_only_reported_metrics() -> None:
     found = tables(draw("http://x", parse_metrics(page(3, hits=30, queries=120)), None, 0.0))
-    # a quarter of 24 columns; 30 of 120; preemptions, tokens and evictions are not in this page
+    # 6 of 24 columns are filled and 30 of 120 queries hit; the other metrics are not in this page
     assert found == {
         "held by blocks": [
             {
@@ -53,22 +53,22 @@ def test_one_sample_shows_only_reported_metrics() -> None:
     }
 
 
-def test_rates_and_hits_are_those_since_the_look_before() -> None:
+def test_rates_and_hits_are_computed_since_the_previous_sample() -> None:
     prompt = {"vllm:prompt_tokens_total": 1000.0, "vllm:generation_tokens_total": 50.0}
     hits = {"vllm:prefix_cache_hits_total": 90.0, "vllm:prefix_cache_queries_total": 100.0}
     before = MetricsReading(by_rank={0: {**prompt, **hits}})
     now = MetricsReading(by_rank={0: {name: value + 10 for name, value in {**prompt, **hits}.items()}})
     (row,) = tables(draw("http://x", now, before, 2.0))["running"]
     assert (row["hits"], row["prompt/s"], row["generated/s"]) == ("100.0%", "5", "5")
-    (row,) = tables(draw("http://x", before, now, 2.0))["running"]  # a restart: its counters fell
+    (row,) = tables(draw("http://x", before, now, 2.0))["running"]  # counters fall after a restart
     assert (row["hits"], row["prompt/s"], row["generated/s"]) == ("90.0%", "–", "–")
-    # of a life that has already more than the one before of one counter, and less of another, none is a difference
+    # after a restart no counter gives a rate, even one that exceeds its previous value
     part = MetricsReading(by_rank={0: {**prompt, **hits, "vllm:prefix_cache_queries_total": 400.0}})
     (row,) = tables(draw("http://x", part, now, 2.0))["running"]
     assert (row["hits"], row["prompt/s"]) == ("22.5%", "–")
 
 
-def test_a_row_a_rank() -> None:
+def test_each_rank_has_a_row() -> None:
     numbers = {SERVER: 1.0}
     frame = draw(
         "http://x", MetricsReading(model="m", block_size=16, num_blocks=1000, by_rank={1: numbers, 0: numbers}), None, 0
@@ -77,7 +77,7 @@ def test_a_row_a_rank() -> None:
     assert words(frame) == "m · pool of a rank: 1,000 blocks of 16 tokens"
 
 
-def test_own_metrics_are_shown_beside_those_of_vllm() -> None:
+def test_the_servers_own_metrics_and_vllms_are_both_shown() -> None:
     text = """\
 # TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{engine="0",model_name="m"} 4
@@ -111,7 +111,7 @@ kvtheater:http_refused_total{handler="/",status="404"} 1
     assert "nothing has run there" in words(draw("http://x", idle, None, 0.0))
 
 
-def test_a_page_of_vllm_itself_fits_a_terminal_of_80_columns() -> None:
+def test_vllms_metrics_fit_a_terminal_of_80_columns() -> None:
     frame = draw("http://x", parse_metrics(VLLM.read_text("utf-8")), None, 0.0)
     (pool,), (queries,) = tables(frame)["held by blocks"], tables(frame)["running"]
     assert pool["held by blocks"].endswith("%") and pool["evictions"] == "unknown"  # vLLM counts none
@@ -129,11 +129,11 @@ def test_a_failed_sample_is_reported_and_the_next_continues() -> None:
         server.broken = True
         screen.update()
         assert "since then no metrics from" in words(screen.frame)
-        assert tables(screen.frame)["running"][0]["running"] == "7"  # as it was
+        assert tables(screen.frame)["running"][0]["running"] == "7"  # the previous value
         server.broken, server.text = False, page(8) + counter.format(300)
         screen.update()
         (row,) = tables(screen.frame)["running"]
-        assert (row["running"], row["prompt/s"]) == ("8", "20")  # 200 in the 10 s since the last look that came
+        assert (row["running"], row["prompt/s"]) == ("8", "20")  # 200 in the 10 s since the last successful sample
         assert words(screen.frame).count("\n") == 0
         server.text = page(1) + counter.format(5)
         screen.update()
@@ -141,14 +141,14 @@ def test_a_failed_sample_is_reported_and_the_next_continues() -> None:
         assert tables(screen.frame)["running"][0]["prompt/s"] == "–"
 
 
-def test_a_server_that_ends_while_it_answers_has_no_metrics() -> None:
+def test_a_connection_closed_during_the_response_is_an_error() -> None:
     with MetricsServer(page(7)) as server:
         server.broken = True
         with pytest.raises(MetricsError, match="no metrics from"):
             Screen(server.url)
 
 
-def test_the_command_looks_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_once_flag_prints_one_sample(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     with MetricsServer(page(7)) as server:
         assert main(["top", server.url.removesuffix("/metrics"), "--once"]) == 0

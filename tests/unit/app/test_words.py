@@ -17,60 +17,60 @@ from engine.trace.messages import Voice
 
 
 @pytest.fixture
-def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a folder in place of `static`, with the glossary that a language must have."""
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder that replaces `static`, with the glossary that every language needs."""
     monkeypatch.setattr(words, "static_dir", lambda: tmp_path)
-    put(tmp_path, "i18n", {"sentence.a": ["One, ", "two."]})
-    put(tmp_path, "bench", {"bench.a": "only there"})
+    write_words(tmp_path, "i18n", {"sentence.a": ["One, ", "two."]})
+    write_words(tmp_path, "bench", {"bench.a": "only there"})
     (tmp_path / "js/i18n/glossary.en.json").write_text("{}", encoding="utf-8")
     return tmp_path
 
 
-def put(folder: Path, room: str, texts: dict[str, str | list[str]]) -> None:
-    (folder / "js" / room).mkdir(parents=True)
-    (folder / "js" / room / "words.en.json").write_text(json.dumps(texts), encoding="utf-8")
+def write_words(folder: Path, folder_name: str, texts: dict[str, str | list[str]]) -> None:
+    (folder / "js" / folder_name).mkdir(parents=True)
+    (folder / "js" / folder_name / "words.en.json").write_text(json.dumps(texts), encoding="utf-8")
 
 
-def test_the_rooms_words_are_joined(rooms: Path) -> None:
-    put(rooms, "net", {"net.a": "a"})
+def test_words_of_all_folders_are_joined(folders: Path) -> None:
+    write_words(folders, "net", {"net.a": "a"})
     texts = words.words_of("en")["texts"]
     assert (texts["sentence.a"], texts["net.a"], "bench.a" in texts) == ("One, two.", "a", False)
 
 
-def test_a_key_of_two_rooms_is_refused(rooms: Path) -> None:
-    put(rooms, "net", {"sentence.a": "another"})
+def test_a_key_in_two_folders_is_refused(folders: Path) -> None:
+    write_words(folders, "net", {"sentence.a": "another"})
     with pytest.raises(ValueError, match=r"net/words.en.json has 'sentence.a', which another file has too"):
         words.words_of("en")
 
 
-def test_so_is_one_that_the_engine_has_words_for(rooms: Path) -> None:
-    put(rooms, "net", {next(iter(option_texts("en"))): "another"})
+def test_a_key_of_the_engines_own_words_is_refused(folders: Path) -> None:
+    write_words(folders, "net", {next(iter(option_texts("en"))): "another"})
     with pytest.raises(ValueError, match="which another file has too"):
         words.words_of("en")
 
 
 @pytest.mark.parametrize("language", words.languages())
-def test_no_room_has_a_key_of_another(language: str) -> None:
+def test_no_page_repeats_a_key_of_the_benchmark_page(language: str) -> None:
     every = words.bench_words_of(language)["texts"]
-    own = {key for key in every if key.startswith(("bench.", "gain."))}
-    assert len(every) > 1000 and len(own) > 50
-    assert not own & words.words_of(language)["texts"].keys()  # which no other page says
+    bench_keys = {key for key in every if key.startswith(("bench.", "gain."))}
+    assert len(every) > 1000 and len(bench_keys) > 50
+    assert not bench_keys & words.words_of(language)["texts"].keys()
 
 
 @pytest.mark.parametrize("language", words.languages())
-def test_the_page_has_a_sentence_for_every_way_in_which_a_run_ends(language: str) -> None:
-    """A deleted recording has its own, and a recording that has grown is closed while it has no viewers."""
+def test_every_cause_of_a_runs_end_has_a_sentence(language: str) -> None:
+    """`deleted` has a separate text, and `grown` closes recordings without viewers."""
     texts = words.words_of(language)["texts"]
     assert not [cause for cause in set(get_args(Cause)) - {"deleted", "grown"} if f"closed.{cause}" not in texts]
 
 
-def test_lazy_words_come_with_the_panel_and_stand_in_a_page_in_one_file(rooms: Path) -> None:
-    put(rooms, "panels/a", {"a.tab": "A"})
-    (rooms / "js/panels/a/lazy.en.json").write_text(json.dumps({"a.more": ["more, ", "later"]}), encoding="utf-8")
+def test_lazy_words_are_sent_with_their_panel_and_are_part_of_exports(folders: Path) -> None:
+    write_words(folders, "panels/a", {"a.tab": "A"})
+    (folders / "js/panels/a/lazy.en.json").write_text(json.dumps({"a.more": ["more, ", "later"]}), encoding="utf-8")
     assert "a.more" not in words.words_of("en")["texts"]
     assert "a.more" not in words.bench_words_of("en")["texts"]
-    whole = words.file_words_of("en")["texts"]
-    assert (whole["a.tab"], whole["a.more"]) == ("A", "more, later")
+    exported = words.file_words_of("en")["texts"]
+    assert (exported["a.tab"], exported["a.more"]) == ("A", "more, later")
 
 
 @pytest.mark.parametrize("language", words.languages())
@@ -82,7 +82,7 @@ def test_long_texts_are_lazy_but_part_of_exports(language: str) -> None:
 
 
 @pytest.mark.parametrize("page", ["", "bench/", "scale/", "telling/"])
-def test_a_language_with_one_file_is_english_where_it_lacks_a_text(
+def test_missing_texts_of_a_language_fall_back_to_english(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fallback is per key, in all requests for words, scenes, questions, options and operations."""
@@ -97,9 +97,9 @@ def test_a_language_with_one_file_is_english_where_it_lacks_a_text(
     app.register_blueprint(words.blueprint())
     found = {code: app.test_client().get(f"/words/{page}{code}.json") for code in ("en", "eo")}
     assert [answer.status_code for answer in found.values()] == [200, 200]
-    english, own = ((body := answer.get_json()).get("texts", body) for answer in found.values())
+    english, translated = ((body := answer.get_json()).get("texts", body) for answer in found.values())
     changed = {"chain.title": "eo"} if "chain.title" in english else {}
-    assert own == {**english, **changed} and bool(changed) == (page != "telling/")
+    assert translated == {**english, **changed} and bool(changed) == (page != "telling/")
     assert words.file_words_of("eo")["texts"].keys() == words.file_words_of("en")["texts"].keys()
     assert words.file_words_of("eo")["glossary"]["eo"] == words.file_words_of("en")["glossary"]["en"]
 

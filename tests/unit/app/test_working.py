@@ -1,4 +1,4 @@
-"""Line of a terminal that counts seconds."""
+"""Progress line of a terminal, which counts seconds."""
 
 import logging
 import os
@@ -19,9 +19,9 @@ COUNT = rb"(?:\r\x1b\[Kkvtheater: reading \(\d+ s\))+"
 
 
 class Terminal:
-    """Output of a test on standard output and error, once it has ended."""
+    """Pseudo-terminal and its output, which is complete when the context ends."""
 
-    told = b""
+    output = b""
 
     def __init__(self, master: int) -> None:
         self.master = master
@@ -29,7 +29,7 @@ class Terminal:
 
 @contextmanager
 def terminal(monkeypatch: pytest.MonkeyPatch, kind: str = "xterm") -> Iterator[Terminal]:
-    """Make a terminal of standard output and error in the `with`, where pytest has set its own."""
+    """Redirect standard output and error to a pseudo-terminal."""
     master, end = os.openpty()
     found = Terminal(master)
     with open(end, "w", encoding="utf-8") as stream, monkeypatch.context() as patched:
@@ -38,8 +38,8 @@ def terminal(monkeypatch: pytest.MonkeyPatch, kind: str = "xterm") -> Iterator[T
         patched.setenv("TERM", kind)
         yield found
         working("")
-        while not found.told.endswith(b"a line\r\n"):  # with which each test ends
-            found.told += os.read(master, 1000)
+        while not found.output.endswith(b"a line\r\n"):  # the last output of each test
+            found.output += os.read(master, 1000)
     os.close(master)
 
 
@@ -52,7 +52,7 @@ def test_the_progress_line_counts_and_is_cleared(monkeypatch: pytest.MonkeyPatch
             say("a line", flush=True)
         else:
             LineHandler().emit(logging.makeLogRecord({"msg": "a line"}))
-    assert re.fullmatch(COUNT + CLEARED + rb"a line\r\n", found.told), found.told
+    assert re.fullmatch(COUNT + CLEARED + rb"a line\r\n", found.output), found.output
 
 
 def test_work_under_a_second_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_work_under_a_second_shows_no_progress(monkeypatch: pytest.MonkeyPatch) 
         working("")
         time.sleep(1.1)
         say("a line", flush=True)
-    assert found.told == b"a line\r\n"
+    assert found.output == b"a line\r\n"
 
 
 @pytest.mark.parametrize("kind", ["dumb", "pipe"])
@@ -72,4 +72,4 @@ def test_no_progress_without_a_capable_terminal(monkeypatch: pytest.MonkeyPatch,
         working("reading")
         time.sleep(1.1)
         say("a line", flush=True)
-    assert found.told == b"a line\r\n"
+    assert found.output == b"a line\r\n"

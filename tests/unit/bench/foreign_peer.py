@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.bench.peers.foreign.serving import Job, serve
 
-REFUSED, FATAL = 13, 99  # tokens of an output
+REFUSED, FATAL = 13, 99  # output lengths that raise an error or end the process
 
 
 def load(source: str, dtype: str, folder: str) -> tuple[str, Callable[[Job], dict[str, Any]]]:

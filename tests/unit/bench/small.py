@@ -1,4 +1,4 @@
-"""Scenario that runs in a second, and records made by hand, for several tests."""
+"""Scenario that runs in a second, and hand-written records, for several tests."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def scenario(**changes: Any) -> Scenario:
 
 def record(samples: dict[str, dict[str, list[float]]], **changes: Any) -> Record:
     """Return a record of one point (1 request) with these samples: variant -> metric -> one per round."""
-    given = scenario(axis={**SMALL["axis"], "values": [1]})
+    spec = scenario(axis={**SMALL["axis"], "values": [1]})
     baselines = {"none": samples["none"]}
     points = [
         Point(at=1, variant=variant, figures=figures(own, baselines, 0), tokens_identical=True)  # type: ignore[arg-type]
@@ -42,7 +42,7 @@ def record(samples: dict[str, dict[str, list[float]]], **changes: Any) -> Record
     ]
     names = {name for own in samples.values() for name in own}
     fields: dict[str, Any] = {
-        "scenario": given,
+        "scenario": spec,
         "environment": Environment(
             created="2026-01-01T00:00:00+00:00",
             command="kvtheater bench run small",

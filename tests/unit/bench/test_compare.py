@@ -22,7 +22,7 @@ def measured(seconds: float, tokens: float = 100.0, rounds: list[float] = ROUNDS
     )
 
 
-def test_worse_depends_on_the_metrics_direction() -> None:
+def test_a_regression_depends_on_the_direction_of_the_metric() -> None:
     assert worsening(2.0, 2.2, higher_is_better=False) == pytest.approx(0.1)
     assert worsening(2.2, 2.0, higher_is_better=True) == pytest.approx(0.1)
     assert worsening(2.0, 1.0, higher_is_better=False) == pytest.approx(-0.5)
@@ -40,8 +40,8 @@ def test_a_slower_machine_is_no_regression() -> None:
     assert not any(difference.worse for difference in compare(measured(1.0), slower))
 
 
-def test_a_ratio_past_the_threshold_is() -> None:
-    """A change from 0.25 to 0.3 is a fifth worse; 0.25 to 0.26 is within a tenth."""
+def test_a_ratio_past_the_threshold_is_a_regression() -> None:
+    """A change from 0.25 to 0.3 is 20 % worse. A change from 0.25 to 0.26 is within 10 %."""
     (worse,) = [d for d in compare(measured(1.0), measured(1.2)) if d.worse]
     assert (worse.metric, worse.variant, worse.against) == ("seconds", "paged", "none")
     assert worse.change == pytest.approx(0.2)
@@ -63,9 +63,9 @@ def test_a_count_needs_no_baseline() -> None:
 
 
 def test_lost_points_are_reported() -> None:
-    gone = measured(1.0)
-    gone = record({"none": {"seconds": [4.0] * 5}}, points=gone.points[:1])
-    assert lost_points(measured(1.0), gone) == ["small, 1, paged: no figures any more"]
+    lost = measured(1.0)
+    lost = record({"none": {"seconds": [4.0] * 5}}, points=lost.points[:1])
+    assert lost_points(measured(1.0), lost) == ["small, 1, paged: no figures any more"]
 
 
 def bench_compare(tmp_path: Path, before: Record, after: Record, *options: str) -> int:
@@ -82,7 +82,7 @@ def test_the_command_exits_with_one_past_the_threshold(tmp_path, capsys) -> None
     assert bench_compare(tmp_path, measured(1.0), measured(0.5)) == 0
 
 
-def test_the_command_refuses_what_it_cannot_compare(tmp_path, capsys) -> None:
+def test_the_command_refuses_a_damaged_record(tmp_path, capsys) -> None:
     write_record(measured(1.0), tmp_path / "a.json")
     (tmp_path / "b.json").write_text("{", encoding="utf-8")
     assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 2

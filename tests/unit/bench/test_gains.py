@@ -46,7 +46,7 @@ def test_an_interval_containing_1_is_no_difference() -> None:
     assert verdict_of("seconds", 0.985, 0.954, 0.99)[0] == "1.5 % faster"
 
 
-def test_every_ratio_of_every_metric_has_words() -> None:
+def test_every_ratio_of_every_metric_has_a_text() -> None:
     for metric in METRICS:
         for step in range(400):
             en, zh, _ = verdict_of(metric, 1.04 ** (step - 200))

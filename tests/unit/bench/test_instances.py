@@ -1,4 +1,4 @@
-"""Workloads on several instances: the tokens of one engine, and figures of each instance."""
+"""Workloads on several instances: tokens equal those of one engine, and figures per instance."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ from tests.unit.bench.small import SMALL, TEXT, scenario
 
 SAMPLING = SamplingParams(ignore_eos=True)
 CONFIG = EngineConfig(block_size=4, num_blocks=80, max_model_len=160, enforce_eager=True, num_logprobs=0)
-SHAPES = {"alone": {"mixed": 1}, "two": {"mixed": 2}, "apart": {"prefill": 1, "decode": 1}}
+SHAPES = {"single": {"mixed": 1}, "two": {"mixed": 2}, "apart": {"prefill": 1, "decode": 1}}
 WORKLOADS: dict[str, Workload] = {
     "at once": Random(num_requests=6, prompt_tokens=(3, 30), output_tokens=(1, 8)),
     "by and by": Random(num_requests=5, prompt_tokens=(3, 30), output_tokens=(2, 5), rate=200.0),
@@ -53,14 +53,14 @@ def work_of(found: Measurement) -> InstancesWork:
 @pytest.mark.parametrize("kind", WORKLOADS)
 def test_instances_give_the_tokens_of_one_engine(model: LoadedModel, shape: str, kind: str) -> None:
     requests = requests_of(WORKLOADS[kind], 600, 0)
-    alone = run_engine(model, CONFIG, requests, SAMPLING)
+    single = run_engine(model, CONFIG, requests, SAMPLING)
     cluster = local_cluster(model, replace(CONFIG, **SHAPES[shape]))
     try:
         found = run_instances(cluster, requests, SAMPLING)
     finally:
         cluster.close()
-    assert found.outputs == alone.outputs
-    assert [len(r.tokens) for r in found.requests] == [len(output) for [output] in alone.outputs]
+    assert found.outputs == single.outputs
+    assert [len(r.tokens) for r in found.requests] == [len(output) for [output] in single.outputs]
     assert [r.late for r in found.requests] == [request.late for request in requests]
     assert all(r.arrived <= r.tokens[0] and sorted(r.tokens) == r.tokens for r in found.requests)
     assert found.seconds == max(r.tokens[-1] for r in found.requests)
@@ -69,7 +69,7 @@ def test_instances_give_the_tokens_of_one_engine(model: LoadedModel, shape: str,
     assert 0 < sum(one.busy_seconds for one in work_of(found).each) <= found.seconds + 0.1
 
 
-def test_requests_that_arrive_by_the_clock_count_from_their_arrival(model: LoadedModel) -> None:
+def test_latencies_of_timed_requests_start_at_their_arrival(model: LoadedModel) -> None:
     requests = requests_of(WORKLOADS["by and by"], 600, 0)
     cluster = local_cluster(model, replace(CONFIG, **SHAPES["apart"]))
     try:
@@ -80,14 +80,14 @@ def test_requests_that_arrive_by_the_clock_count_from_their_arrival(model: Loade
     assert all(r.tokens[0] >= request.at for r, request in zip(found.requests, requests, strict=True))
 
 
-def test_a_request_that_would_be_late_is_refused_and_counts_as_missed(model: LoadedModel) -> None:
-    """Requests that arrive while both instances are busy are refused under an objective that nothing meets."""
+def test_a_rejected_request_counts_against_slo_attainment(model: LoadedModel) -> None:
+    """Requests that arrive while both instances are busy are rejected under an unattainable objective."""
     requests = [
         dataclasses.replace(request, at=0.0, output_tokens=100) for request in requests_of(WORKLOADS["at once"], 600, 0)
     ]
     cluster = local_cluster(model, replace(CONFIG, mixed=2, ttft_slo=1e-6))
     try:
-        run_instances(cluster, requests[:2], SAMPLING)  # and something is measured on both
+        run_instances(cluster, requests[:2], SAMPLING)  # measures both instances
         found = run_instances(cluster, requests, SAMPLING)
     finally:
         cluster.close()
@@ -96,8 +96,8 @@ def test_a_request_that_would_be_late_is_refused_and_counts_as_missed(model: Loa
     assert METRICS["slo_attainment"].of(found, Context(SLO(ttft=60.0, tpot=60.0))) == 2 / 6
 
 
-def test_a_run_does_not_find_what_the_run_before_has_left(model: LoadedModel) -> None:
-    """The second and third runs of one cluster hit as often as the first: only within themselves."""
+def test_a_run_hits_no_blocks_of_an_earlier_run(model: LoadedModel) -> None:
+    """The second and third runs of a cluster have as many hits as the first."""
     requests = requests_of(WORKLOADS["in turns"], 600, 0)
     cluster = local_cluster(model, replace(CONFIG, **SHAPES["two"]))
     try:
@@ -152,27 +152,27 @@ def test_work_of_instances_is_summed() -> None:
 
 
 def _wrong(variant: dict[str, object], **changes: object) -> str:
-    given = scenario(variants=[{"id": "v", "title": TEXT, **variant}], baselines=[], **changes)
+    spec = scenario(variants=[{"id": "v", "title": TEXT, **variant}], baselines=[], **changes)
     with pytest.raises(BenchError) as raised:
-        cell_of(given, 0, given.variants[0])
+        cell_of(spec, 0, spec.variants[0])
     return str(raised.value)
 
 
 def test_settings_that_conflict_with_instances_are_refused() -> None:
     two: dict[str, object] = {"engine.mixed": 2}
-    for setting, value, what in (
+    for setting, value, error in (
         ("tiers.cpu", "1MiB", "tiers"),
         ("observer", "log", "an observer"),
         ("engine.enforce_eager", False, "compiled code"),
         ("sampling", {"n": 2, "temperature": 1.0}, "several outputs"),
     ):
-        assert f"{what}" in _wrong({"set": {**two, setting: value}})
+        assert f"{error}" in _wrong({"set": {**two, setting: value}})
     assert "a peer requires a single engine" in _wrong({"set": two, "peer": "transformers-dynamic"})
 
 
 @pytest.mark.slow
-def test_a_layout_is_started_once_and_ended_after_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two layouts run two points in two rounds, and one engine beside them has the same tokens."""
+def test_each_layout_is_started_once_and_closed_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two layouts run two points in two rounds, with the tokens of one engine."""
     events: list[str] = []
 
     def start(model: LoadedModel, config: EngineConfig) -> Cluster:
@@ -188,7 +188,7 @@ def test_a_layout_is_started_once_and_ended_after_all(monkeypatch: pytest.Monkey
         return cluster
 
     monkeypatch.setattr("engine.bench.clusters.local_cluster", start)
-    given = scenario(
+    spec = scenario(
         measure=["seconds", "idle_share", "transferred_bytes"],
         model="tiny-llama",
         variants=[
@@ -198,7 +198,7 @@ def test_a_layout_is_started_once_and_ended_after_all(monkeypatch: pytest.Monkey
         ],
         axis={**SMALL["axis"], "values": [1, 3]},
     )
-    found = Runner(given, quiet_seconds=0).run()
+    found = Runner(spec, quiet_seconds=0).run()
     assert sorted(events[:2]) == ["mixed+mixed", "prefill+decode"] and events[2:] == ["closed", "closed"]
     assert all(point.tokens_identical and not point.failed for point in found.points)
     for at in (1, 3):
@@ -208,8 +208,8 @@ def test_a_layout_is_started_once_and_ended_after_all(monkeypatch: pytest.Monkey
         assert 0 <= figures["two"]["idle_share"].median < 1
 
 
-def test_a_turn_is_submitted_after_the_previous_answer(model: LoadedModel) -> None:
-    """The pause begins with the end of the previous answer, on one engine and on several."""
+def test_a_turn_is_submitted_after_the_previous_response(model: LoadedModel) -> None:
+    """The pause begins with the end of the previous response, on one engine and on several."""
     requests = [
         WorkloadRequest([300, 301], 3, 1),
         WorkloadRequest([302], 2, 2, after=0, think=0.05),

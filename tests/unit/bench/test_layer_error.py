@@ -1,4 +1,4 @@
-"""Error of a roofline on GPUs with measured layers, for one layer by hand and over all."""
+"""Errors of the roofline on GPUs with measured layers."""
 
 import pytest
 
@@ -11,9 +11,10 @@ KNOWN = presets()
 A100, H100, T4 = (KNOWN.gpus[id] for id in ("a100-80gb", "h100-80gb", "t4"))
 
 
-def test_a_layer_beside_the_bound_of_its_matrices() -> None:
-    """Llama 2 7B has 6.476 G layer parameters, 202 M a layer: 0.1985 ms to read at 2,039 GB/s, and at 4,096 tokens 5.31
-    ms to compute at 312 TFLOP/s. Measured were 0.292 and 8.1775 ms."""
+def test_layer_times_are_paired_with_the_rooflines_bound() -> None:
+    """Llama 2 7B has 202 M parameters per layer. Reading them takes 0.1985 ms at 2,039 GB/s, and 4,096 tokens take 5.31
+    ms at 312 TFLOP/s. The measured times are 0.292 and 8.1775 ms.
+    """
     layer = next(one for one in measured_layers(A100, KNOWN) if one.name == "Llama 2 7B, 1/1, A100 SXM 80GB")
     params = layer_params(KNOWN.models["llama-2-7b"]) / 32
     assert layer.seconds[1] == pytest.approx((0.292e-3, 2 * params / 2039e9))
@@ -31,15 +32,15 @@ def test_the_roofline_bounds_every_measured_card(card) -> None:
     assert factors is not None and 0.7 < factors[0] < 1 < factors[1] < 1.5
 
 
-def test_a_ridge_is_moved_by_what_both_roofs_are_missed_by() -> None:
-    """A layer with twice the bound of its bytes and four times that of its operations has half the ridge."""
+def test_the_ridge_factor_is_the_ratio_of_the_errors_of_both_roofs() -> None:
+    """A layer that takes twice its memory bound and four times its compute bound has half the ridge."""
     preset = KNOWN.models["llama-2-7b"]
     params = layer_params(preset) / 32
     reads, computes = 2 * params / T4.bytes_per_second, 2 * 4096 * params / T4.fp16_flops_per_second
-    made = LayerTimes(
+    times = LayerTimes(
         gpu="t4", model=preset.id, tensor_parallel=1, tokens=[1, 4096], milliseconds=[2000 * reads, 4000 * computes]
     )
-    layers = measured_layers(T4, KNOWN._replace(layers=(made,)))
+    layers = measured_layers(T4, KNOWN._replace(layers=(times,)))
     assert ridge_factors(layers) == pytest.approx((0.5, 0.5))
     decode, prefill = (layer_error(layers, phase) for phase in ("decode", "prefill"))
     assert decode is not None and prefill is not None

@@ -5,7 +5,7 @@ from tests.unit.bench.small import SMALL, TEXT, scenario
 
 
 def test_a_record_names_folders_without_their_paths() -> None:
-    given = scenario(
+    spec = scenario(
         model="/home/ada/models/tiny",
         axis={
             "name": "model",
@@ -14,7 +14,7 @@ def test_a_record_names_folders_without_their_paths() -> None:
         },
         variants=[{"id": "none", "title": TEXT, "set": {"model": "./other", "engine.block_size": 8}}],
     )
-    without = without_paths(given)
+    without = without_paths(spec)
     assert without.model == "tiny"
     assert [case.set for case in without.axis.points()] == [{"model": "own"}, {"model": "a/b"}]
     assert without.variants[0].set == {"model": "other", "engine.block_size": 8}

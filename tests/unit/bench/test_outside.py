@@ -1,4 +1,4 @@
-"""Workloads with tiers: loads, comparisons, and cleanup."""
+"""Workloads with tiers: loads, comparisons with a run without tiers, and cleanup."""
 
 from pathlib import Path
 
@@ -28,12 +28,12 @@ MEASURED = [
 ]
 
 
-def test_turns_that_do_not_fit_are_preempted_and_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four conversations have up to 76 tokens, and the pool holds one and a half; without tiers each turn recomputes
-    nearly the whole history.
+def test_turns_that_exceed_the_pool_are_loaded_from_tiers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool holds one and a half of four conversations of up to 76 tokens. Without tiers, a turn recomputes nearly
+    all of its history.
     """
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    given = scenario(
+    spec = scenario(
         rounds=1,
         workload=TURNS,
         engine={**SMALL["engine"], "pool_slots": 120, "max_model_len": 100, "max_num_seqs": 1},
@@ -42,14 +42,14 @@ def test_turns_that_do_not_fit_are_preempted_and_resume(tmp_path: Path, monkeypa
         measure=MEASURED,
         baselines=["pool"],
     )
-    record = Runner(given, quiet_seconds=0).run()
+    record = Runner(spec, quiet_seconds=0).run()
     points = {point.variant: point for point in record.points}
-    alone, cpu, disk = (points[name].figures for name in ("pool", "cpu", "disk"))
+    pool, cpu, disk = (points[name].figures for name in ("pool", "cpu", "disk"))
     assert all(points[name].tokens_identical for name in ("pool", "cpu", "disk"))
-    assert alone["loaded_bytes"].median == alone["cpu_hit_rate"].median == 0
-    assert "load_over_estimate_p50" not in alone
+    assert pool["loaded_bytes"].median == pool["cpu_hit_rate"].median == 0
+    assert "load_over_estimate_p50" not in pool
     for found, name, other in ((cpu, "cpu", "disk"), (disk, "disk", "cpu")):
-        assert found["computed_tokens"].median < alone["computed_tokens"].median
+        assert found["computed_tokens"].median < pool["computed_tokens"].median
         assert found[f"{name}_hit_rate"].median > 0 and found[f"{other}_hit_rate"].median == 0
         assert found["loaded_bytes"].median % (4 * 2048) == 0, "whole blocks of 4 tokens"
         assert found["stored_bytes"].median > 0

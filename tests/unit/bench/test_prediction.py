@@ -22,41 +22,41 @@ def of(scenario: str, points: list[Point]) -> Record:
 
 
 def rates(noise: float = 0.0) -> list[Point]:
-    """Return rates of 2 ms a step, 10 µs a token, 20 ns a query and key; `noise`: every second rate is higher by that
-    share.
+    """Return rates of steps of 2 ms, 10 µs per token and 20 ns per query-key pair. Every second rate is higher by the
+    share `noise`.
     """
     points: list[Point] = []
     for batch in (1, 2, 4, 8, 16, 32):
         for tokens in (8, 32, 128, 512):
             seconds = 2e-3 + 1e-5 * batch * tokens + 2e-8 * batch * tokens**2
             rate = batch * tokens / seconds * (1 + noise * (len(points) % 2))
-            least = max(4e-4, 1e-5 * batch * tokens)
+            minimum = max(4e-4, 1e-5 * batch * tokens)
             figures = {
                 "prefill_tokens_per_second": figure(rate),
-                "prefill_roofline_share": figure(least * rate / (batch * tokens)),
+                "prefill_roofline_share": figure(minimum * rate / (batch * tokens)),
             }
             points.append(Point(at=tokens, variant=f"batch-{batch}", figures=figures))
     return points
 
 
-def test_the_tokens_that_fill_a_step_at_each_length() -> None:
-    """A rate of 90 % of 1 / (c + q · L) is reached at 9 a / (c + q · L): 9 · 2 ms / 10.64 µs = 1,692 tokens at 32, 889
-    at 512.
+def test_the_fit_gives_the_saturating_tokens_of_each_length() -> None:
+    """90 % of the maximum rate 1 / (c + q · L) is reached at 9 a / (c + q · L) tokens: 9 · 2 ms / 10.64 µs = 1,692 at
+    length 32 and 889 at 512.
     """
     found = saturation(of("prefill-two-axes", rates()))
     assert (found.step_seconds, found.token_seconds, found.pair_seconds) == pytest.approx((2e-3, 1e-5, 2e-8), rel=1e-6)
     assert found.tokens[32] == pytest.approx(0.018 / 1.064e-5)
     assert found.tokens[512] == pytest.approx(0.018 / 2.024e-5)
     assert found.worst_error < 1e-6 and len(found.points) == 24
-    for length, tokens in found.measured_tokens.items():  # of the batches that were measured, whatever the fit says
+    for length, tokens in found.measured_tokens.items():  # independent of the fit
         rates_of = {point.batch * point.tokens: point.rate for point in found.points if point.tokens == length}
         assert rates_of[tokens] >= 0.9 * max(rates_of.values())
         assert all(rate < 0.9 * max(rates_of.values()) for fewer, rate in rates_of.items() if fewer < tokens)
 
 
-def test_the_plain_roofline_of_the_same_steps_is_filled_by_fewer_tokens() -> None:
-    """The roofline has 0.4 ms of weights and 10 µs a token: 40 tokens fill it; the next measured counts are 64
-    and 128.
+def test_the_roofline_saturates_with_fewer_tokens_than_measured() -> None:
+    """The roofline takes 0.4 ms for weights and 10 µs per token, so 40 tokens saturate it. The next measured counts are
+    64 and 128.
     """
     found = saturation(of("prefill-two-axes", rates()))
     assert found.bound_tokens == {8: 64, 32: 64, 128: 128, 512: 512}
@@ -78,10 +78,8 @@ def test_too_few_points_and_other_scenarios_are_refused() -> None:
             read(EMPTY)
 
 
-def test_steps_as_multiples_of_the_bound() -> None:
-    """Steps take 2, 3 and 0.8 times the bound: the median is 2, and the last is faster than memory alone would
-    allow.
-    """
+def test_steps_are_reported_as_multiples_of_the_bound() -> None:
+    """Steps take 2, 3 and 0.8 times the bound."""
     points = [
         Point(
             at=at,

@@ -1,4 +1,4 @@
-"""Variants and peers in processes of their own: results, memory, and failures."""
+"""Variants and peers in separate processes: results, memory, and failures."""
 
 import sys
 from collections.abc import Iterator
@@ -20,15 +20,15 @@ from tests.unit.bench.foreign_peer import FATAL, REFUSED
 from tests.unit.bench.small import SMALL, TEXT, scenario
 
 
-class _Last(ProcessPeer):
+class _LastTokenPeer(ProcessPeer):
     package: ClassVar[str] = "last"
     module: ClassVar[str] = "sys"
     program: ClassVar[str] = "tests.unit.bench.foreign_peer"
 
 
 @pytest.fixture
-def last() -> Iterator[_Last]:
-    peer = _Last()
+def last() -> Iterator[_LastTokenPeer]:
+    peer = _LastTokenPeer()
     peer.load(Models(), "bundled", "float32")
     yield peer
     peer.close()
@@ -43,65 +43,68 @@ def _run(peer: ProcessPeer, *lengths: int) -> list[list[list[int]]]:
 
 
 @pytest.mark.slow
-def test_a_peer_in_another_process_answers_line_by_line(last: _Last) -> None:
+def test_a_peer_process_serves_several_runs(last: _LastTokenPeer) -> None:
     assert last.version() == "last 1.0"
     assert _run(last, 3, 1) == [[[304] * 3], [[302]]]
-    assert _run(last, 2) == [[[303] * 2]], "the process goes on"
+    assert _run(last, 2) == [[[303] * 2]], "the same process serves another run"
 
 
 @pytest.mark.slow
-def test_errors_of_a_process_are_one_sentence(last: _Last) -> None:
+def test_errors_of_a_process_are_one_sentence(last: _LastTokenPeer) -> None:
     with pytest.raises(PeerError, match="ValueError: not so many"):
         _run(last, REFUSED)
     assert _run(last, 1) == [[[302]]]
     with pytest.raises(PeerError, match="last ended during its run"):
         _run(last, FATAL)
-    other = _Last()
+    other = _LastTokenPeer()
     with pytest.raises(PeerError, match="no float16"):
         other.load(Models(), "bundled", "float16")
     other.close()
 
 
-def test_the_environment_is_the_named_folders_if_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    peer = _Last()
+def test_the_interpreter_of_kvtheater_peers_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = _LastTokenPeer()
     assert peer.interpreter() == sys.executable
     python = tmp_path / "last" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
     monkeypatch.setenv("KVTHEATER_PEERS", str(tmp_path))
     assert peer.interpreter() == str(python)
-    monkeypatch.setattr(_Last, "package", "other")
-    monkeypatch.setattr(_Last, "module", "no_such_module")
+    monkeypatch.setattr(_LastTokenPeer, "package", "other")
+    monkeypatch.setattr(_LastTokenPeer, "module", "no_such_module")
     assert peer.interpreter() is None
     assert "tools.peer_environments" in str(peer.unavailable())
 
 
 @pytest.mark.slow
-def test_a_variant_apart_gives_the_same_tokens_and_says_its_memory() -> None:
-    alone = [
+def test_a_variant_in_its_own_process_gives_the_same_tokens_and_reports_memory() -> None:
+    separate = [
         {"id": "apart", "title": TEXT, "apart": True},
         {"id": "generate", "title": TEXT, "apart": True, "peer": "transformers-dynamic"},
         {"id": "impossible", "title": TEXT, "apart": True, "set": {"engine.pool_slots": 4}},
     ]
     measure = [*SMALL["measure"], "resident_bytes", "resident_loaded_bytes"]
-    record = Runner(scenario(rounds=1, variants=[*SMALL["variants"], *alone], measure=measure), quiet_seconds=0).run()
+    record = Runner(
+        scenario(rounds=1, variants=[*SMALL["variants"], *separate], measure=measure), quiet_seconds=0
+    ).run()
     for at in record.axis_values:
-        none, apart, generate, impossible = (
+        none, own_process, generate, impossible = (
             record.point(at, name) for name in ("none", "apart", "generate", "impossible")
         )
-        assert none and apart and generate and impossible
-        assert none.tokens_identical and apart.tokens_identical and generate.tokens_identical
-        assert "resident_bytes" not in none.figures, "the benchmark's own process holds more than a variant"
-        for point in (apart, generate):
+        assert none and own_process and generate and impossible
+        assert none.tokens_identical and own_process.tokens_identical and generate.tokens_identical
+        assert "resident_bytes" not in none.figures, "the benchmark's own process holds more than the variant"
+        for point in (own_process, generate):
             assert point.figures["resident_bytes"].median > 50 << 20, "torch alone takes more"
         assert (
-            apart.figures["resident_loaded_bytes"].median > 50 << 20 and "resident_loaded_bytes" not in generate.figures
+            own_process.figures["resident_loaded_bytes"].median > 50 << 20
+            and "resident_loaded_bytes" not in generate.figures
         )
-        assert apart.figures["computed_tokens"].median == 7 * at, "5 of each prompt, and 2 of its 3 new tokens"
+        assert own_process.figures["computed_tokens"].median == 7 * at, "5 prompt tokens and 2 of 3 new tokens"
         assert impossible.failed and not impossible.figures
 
 
-def test_vllm_is_skipped_with_its_reason_where_it_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_vllm_is_reported_as_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     peer = VllmPeer()
     monkeypatch.setenv("KVTHEATER_PEERS", str(tmp_path))
     assert "vllm is not installed" in str(peer.unavailable())
@@ -111,8 +114,8 @@ def test_vllm_is_skipped_with_its_reason_where_it_is_not(tmp_path: Path, monkeyp
     assert peer.unavailable() is None and peer.interpreter() == str(python)
 
 
-def test_llama_cpp_computes_the_same_tokens_and_log_probabilities() -> None:
-    """The bundled model is converted to GGUF; its log probabilities are close in 8 bits, further off in 4."""
+def test_llama_cpp_agrees_with_the_engine_up_to_quantization() -> None:
+    """The bundled model is converted to GGUF. The error of its log probabilities grows from 32 to 8 to 4 bits."""
     peer = LlamaCppPeer()
     if why := peer.unavailable():
         pytest.skip(why)

@@ -11,15 +11,15 @@ from engine.bench.quiet import CpuTimes, busy_cpus, cpu_times
 SPIN = "import time; print(flush=True); end = time.process_time() + {}\nwhile time.process_time() < end: pass"
 
 
-def test_cpu_time_of_other_programs_is_the_rest() -> None:
+def test_cpu_time_of_other_programs_is_the_machines_minus_the_own() -> None:
     assert busy_cpus(CpuTimes(10.0, 4.0, 0.0), CpuTimes(13.0, 5.0, 4.0)) == (3 - 1) / 4
     assert busy_cpus(CpuTimes(10.0, 4.0, 0.0), CpuTimes(10.5, 5.0, 4.0)) == 0, "clocks of one tick"
     assert busy_cpus(None, cpu_times()) is None
 
 
 @pytest.mark.slow
-def test_processes_that_run_for_this_one_are_its_own() -> None:
-    """A grandchild computes for half a second; it counts while it runs, and after it has ended."""
+def test_cpu_time_of_descendants_counts_as_own() -> None:
+    """A grandchild computes for half a second. It counts while it runs and after its end."""
     spin = SPIN.format(0.5)
     middle = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {spin!r}])"
     before = cpu_times()

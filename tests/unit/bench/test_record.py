@@ -1,4 +1,4 @@
-"""Records are written whole and read back equal; a damaged one is refused in one sentence."""
+"""Files and reports of benchmark records."""
 
 import json
 from pathlib import Path
@@ -61,7 +61,7 @@ def test_a_damaged_record_is_refused(tmp_path, data: bytes, sentence: str) -> No
         read_record(path)
 
 
-def test_half_a_record_is_refused(tmp_path) -> None:
+def test_a_truncated_or_missing_record_is_refused(tmp_path) -> None:
     path = tmp_path / "small.json"
     write_record(RECORD, path)
     path.write_bytes(path.read_bytes()[:-200])
@@ -71,7 +71,7 @@ def test_half_a_record_is_refused(tmp_path) -> None:
         read_record(tmp_path / "none.json")
 
 
-def test_a_folder_may_hold_other_files(tmp_path) -> None:
+def test_other_json_files_in_a_folder_are_ignored(tmp_path) -> None:
     write_record(RECORD, tmp_path / "small.json")
     (tmp_path / "other.json").write_text('{"what": "something else"}', encoding="utf-8")
     assert read_records(tmp_path) == [RECORD]
@@ -80,7 +80,7 @@ def test_a_folder_may_hold_other_files(tmp_path) -> None:
         read_records(tmp_path)
 
 
-def test_the_report_says_what_the_record_says() -> None:
+def test_the_report_has_the_records_figures() -> None:
     text = details(RECORD)
     assert "1 [0.9, 1.1] (0.50×)" in text and "| none |" not in text and "`kvtheater bench run small`" in text
     assert "文字" in details(RECORD, "zh")
@@ -94,9 +94,7 @@ def test_busy_machines_and_stopped_runs_are_reported() -> None:
 
 
 def test_a_record_of_other_code_is_marked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The hash changes with a kernel, and for a record without the field; not with the folder's name, nor with other
-    packages.
-    """
+    """The hash covers the engine's code and kernels, and neither the folder's name nor the benchmark package."""
     files = {"engine.py": "x", "cache/a.py": "y", "model/kernels/linear.c": "z", "bench/a.py": "w"}
     codes = []
     for folder, name, text in (
@@ -128,7 +126,7 @@ def test_report_into_replaces_the_marked_table() -> None:
     assert insert("no marks", [FOUND]) is None
 
 
-def test_a_finding_of_a_file_from_before_gets_its_metric_from_the_headline(tmp_path) -> None:
+def test_a_finding_without_a_metric_gets_that_of_its_headline(tmp_path) -> None:
     path = tmp_path / "small.json"
     write_record(FOUND, path)
     old = json.loads(path.read_text(encoding="utf-8"))
@@ -138,19 +136,19 @@ def test_a_finding_of_a_file_from_before_gets_its_metric_from_the_headline(tmp_p
 
 
 @pytest.mark.parametrize("paper", ["docs/benchmarks.md", "engine/bench/results/README.md"])
-def test_the_tables_of_the_papers_are_what_the_records_say(paper: str) -> None:
+def test_the_tables_of_the_documentation_equal_the_records(paper: str) -> None:
     """`kvtheater bench report --into` rewrites both."""
     text = (ROOT / paper).read_text(encoding="utf-8")
     assert insert(text, read_records(RESULTS)) == text
 
 
-def test_the_short_table_has_half_a_dozen_lines() -> None:
+def test_the_table_of_leading_headlines_has_six_lines() -> None:
     lines = leading(read_records(RESULTS)).splitlines()[2:]
     assert len(lines) == 6 and "**▲ 5.0 times faster**: 0.198 [" in lines[0]
 
 
-def test_shipped_records_are_sound_and_of_this_program() -> None:
-    """A record is of the scenario in its name, and its outputs were as expected."""
+def test_shipped_records_are_complete_and_have_the_expected_tokens() -> None:
+    """A record is named after its scenario and has no unexpected tokens."""
     for path in [p for p in sorted(RESULTS.glob("*.json")) if "_" not in p.stem]:
         found = read_record(path)
         assert found.scenario.id == path.stem and found.rounds

@@ -1,4 +1,4 @@
-"""Files of services' requests, in each format."""
+"""Request files of services, in each format."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_each_format_says_when_and_how_long(name: str, tmp_path: Path) -> None:
+def test_each_format_gives_arrival_times_and_lengths(name: str, tmp_path: Path) -> None:
     path = tmp_path / "requests"
     path.write_text(FILES[name])
     found = read_requests(path)
@@ -41,7 +41,7 @@ def test_each_format_says_when_and_how_long(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-def test_a_list_has_the_same_rows_as_lines(indent: int | None, tmp_path: Path) -> None:
+def test_a_json_list_gives_the_same_rows_as_json_lines(indent: int | None, tmp_path: Path) -> None:
     hashed = [
         {"timestamp": n, "input_length": 600, "output_length": 5, "hash_ids": [1, n + 2], "session_id": "a"}
         for n in range(3)
@@ -53,16 +53,16 @@ def test_a_list_has_the_same_rows_as_lines(indent: int | None, tmp_path: Path) -
     ]  # fmt: skip
     plain = [json.loads(line) for line in FILES["mooncake"].split("\n") if line]
     for rows in (plain, hashed, chats):
-        lines, whole = tmp_path / "rows.jsonl", tmp_path / "rows.json"
+        lines, as_list = tmp_path / "rows.jsonl", tmp_path / "rows.json"
         lines.write_text("\n".join(map(json.dumps, rows)))
-        whole.write_text(json.dumps(rows, indent=indent))
-        assert read_requests(whole) == read_requests(lines)
-    whole.write_text(json.dumps([*plain, {**plain[0], "input_length": 0}]))
+        as_list.write_text(json.dumps(rows, indent=indent))
+        assert read_requests(as_list) == read_requests(lines)
+    as_list.write_text(json.dumps([*plain, {**plain[0], "input_length": 0}]))
     with pytest.raises(BenchError, match=r"rows\.json, row 3: a request needs at least 1 input token"):
-        read_requests(whole)
+        read_requests(as_list)
 
 
-def test_a_forced_format_is_used(tmp_path: Path) -> None:
+def test_a_file_of_another_than_the_requested_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "requests"
     path.write_text(FILES["azure"])
     for other in ("burstgpt", "mooncake", "bailian"):
@@ -78,7 +78,7 @@ def session_of(*turns: str) -> dict[str, Any]:
     return {"conversations": [dict(zip(("from", "value"), turn.split(": "), strict=True)) for turn in turns]}
 
 
-def requests_from(tmp_path: Path, text: str, scale: int = 1) -> list[WorkloadRequest]:
+def read_asks(tmp_path: Path, text: str, scale: int = 1) -> list[WorkloadRequest]:
     path = tmp_path / "requests"
     path.write_text(text)
     workload = Trace(name="requests", num_requests=99, scale=scale, most_tokens=9999, stretch=1.0)
@@ -91,7 +91,7 @@ def test_each_answered_human_turn_of_a_conversation_is_a_request(tmp_path: Path)
         session_of("system: s", "user: n", "assistant: opq"),
         session_of("human: r", "gpt: "),
     ]
-    requests = requests_from(tmp_path, json.dumps(conversations))
+    requests = read_asks(tmp_path, json.dumps(conversations))
     assert [("".join(map(chr, request.prompt)), request.output_tokens, request.after) for request in requests] == [
         ("oldabc", 2, None),
         ("fghi", 3, 0),
@@ -103,7 +103,7 @@ def test_each_answered_human_turn_of_a_conversation_is_a_request(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("document", "says"),
+    ("document", "error"),
     [
         ([{"messages": []}], "conversations"),
         ([{"conversations": [{"role": "user", "content": "a"}]}], "`from` and `value`"),
@@ -112,9 +112,9 @@ def test_each_answered_human_turn_of_a_conversation_is_a_request(tmp_path: Path)
         ([session_of("human: a")], "has no request"),
     ],
 )
-def test_another_shape_is_refused(tmp_path: Path, document: Any, says: str) -> None:
-    with pytest.raises(BenchError, match=says):
-        requests_from(tmp_path, json.dumps(document))
+def test_invalid_conversations_are_refused(tmp_path: Path, document: Any, error: str) -> None:
+    with pytest.raises(BenchError, match=error):
+        read_asks(tmp_path, json.dumps(document))
 
 
 def test_texts_need_a_tokenizer(tmp_path: Path) -> None:
@@ -135,9 +135,9 @@ def lines(*rows: dict[str, Any]) -> str:
     return "\n".join(map(json.dumps, rows))
 
 
-def test_a_chat_continues_its_parent_if_the_hashes_do(tmp_path: Path) -> None:
-    """The third row continues the first; the fourth has the first as parent, but another prompt."""
-    requests = requests_from(
+def test_a_chat_continues_its_parent_if_its_hashes_extend_the_parents(tmp_path: Path) -> None:
+    """The third row continues the first. The fourth names the first as its parent and has another prompt."""
+    requests = read_asks(
         tmp_path,
         lines(
             row(1, -1, 10, 32, [1, 2]), row(2, -1, 11, 32, [1, 3]), row(3, 1, 20, 64, [1, 2, 4, 5]),
@@ -157,16 +157,16 @@ def test_rows_of_a_session_add_their_tokens_after_a_delay(tmp_path: Path) -> Non
         {"session_id": "b", "timestamp": 1500, "input_length": 512, "output_length": 8, "hash_ids": [1]},
         {**session, "delay": 250, "input_length": 1024, "hash_ids": [2, 3]},
     ]
-    requests = requests_from(tmp_path, lines(*rows))
+    requests = read_asks(tmp_path, lines(*rows))
     assert [(request.after, request.think, len(request.prompt), request.at) for request in requests] == [
         (None, 0, 512, 0), (0, 3, 100, 0), (None, 0, 512, 1), (1, 0.25, 1024, 0),
     ]  # fmt: skip
     assert requests[0].prompt == requests[2].prompt
     with pytest.raises(BenchError, match="line 1: it has no timestamp"):
-        requests_from(tmp_path, lines(*rows[1:]))
+        read_asks(tmp_path, lines(*rows[1:]))
 
 
-def test_conversations_a_line_are_those_of_a_list(tmp_path: Path) -> None:
+def test_one_conversation_per_line_equals_a_list_of_conversations(tmp_path: Path) -> None:
     conversations = [
         {"id": str(i), "conversations": [{"from": "human", "value": f"ask\u2028 {i}"}, {"from": "gpt", "value": "yes"}]}
         for i in range(3)
@@ -191,7 +191,7 @@ def test_sessions_without_hashes_are_noted(tmp_path: Path) -> None:
     assert "new tokens" not in read_requests(path).reading
 
 
-def test_a_workload_may_be_ones_own_file_whose_path_no_record_has(tmp_path: Path) -> None:
+def test_a_users_own_request_file_is_recorded_without_its_path(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text(FILES["azure"])
     workload = Trace(name=str(path), num_requests=2, scale=1, most_tokens=1000, stretch=1.0)
@@ -202,5 +202,5 @@ def test_a_workload_may_be_ones_own_file_whose_path_no_record_has(tmp_path: Path
     with pytest.raises(BenchError, match="cannot read"):
         requests_of(replace(workload, name=str(tmp_path / "gone.csv")), 1000, 0)
     scenario = find_scenario(scenario_ids()[0])
-    own = replace(scenario, workload={"kind": "trace", "name": str(path)})
-    assert without_paths(own).workload == {"kind": "trace", "name": "mine.csv"}
+    custom = replace(scenario, workload={"kind": "trace", "name": str(path)})
+    assert without_paths(custom).workload == {"kind": "trace", "name": "mine.csv"}

@@ -32,8 +32,8 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_scenario_runs_from_end_to_end(tmp_path: Path) -> None:
-    """Two points run with two variants in two rounds; without a cache 5 + 6 + 7 tokens are computed, with one 5 + 1 +
-    1.
+    """Two points run with two variants in two rounds. A request computes 5 + 6 + 7 tokens without a cache and 5 + 1 + 1
+    with one.
     """
     reports: list[Progress] = []
     runner = Runner(scenario(), on_progress=reports.append, quiet_seconds=0, command="kvtheater bench run small")
@@ -48,14 +48,14 @@ def test_a_scenario_runs_from_end_to_end(tmp_path: Path) -> None:
     assert record.environment.machine.roofs is not None and record.environment.seed == 0
     assert [p.phase for p in reports] == ["waiting"] + ["warm-up"] * 4 + ["round"] * 8
     assert reports[-1].total == 12 and reports[-1].done == 11
-    lefts = [p.seconds_left for p in reports]
-    assert lefts[:2] == [None, None] and None not in lefts[2:]  # after the first warm-up run it is known, roughly
-    assert lefts[2] > lefts[-1] > 0  # type: ignore[operator]  # 11 runs of its kind; then one
+    remaining = [p.seconds_left for p in reports]
+    assert remaining[:2] == [None, None] and None not in remaining[2:]  # estimated from the first warm-up run on
+    assert remaining[2] > remaining[-1] > 0  # type: ignore[operator]
     write_record(record, tmp_path / "small.json")
     assert read_record(tmp_path / "small.json") == record
 
 
-def test_traces_of_the_warm_up_lie_beside_the_record(tmp_path: Path) -> None:
+def test_traces_of_warm_up_runs_are_written_next_to_the_record(tmp_path: Path) -> None:
     engines: list[tuple[str, bool]] = []
     record = Runner(
         scenario(rounds=1, axis={**SMALL["axis"], "values": [2]}),
@@ -68,7 +68,7 @@ def test_traces_of_the_warm_up_lie_beside_the_record(tmp_path: Path) -> None:
         with TraceReader(tmp_path / point.trace) as reader:
             assert reader.header.engine["strategy"] == point.variant
             assert sum(len(reader.record(i).outputs) for i in range(len(reader))) == 6
-    assert engines[:2] == [("none", True), ("paged", True)], "warm-up runs keep their log"
+    assert engines[:2] == [("none", True), ("paged", True)], "warm-up runs have a log"
     assert sorted(engines[2:]) == [("none", False), ("paged", False)], "measured runs do not"
 
 
@@ -79,8 +79,8 @@ def test_every_engine_can_be_observed() -> None:
         assert engine.log is not None
         engine.log.subscribe(lambda record: lengths.append(record.index))
 
-    given = scenario(rounds=1, axis={**SMALL["axis"], "values": [1]})
-    Runner(given, on_engine=watch, keep_logs=True, quiet_seconds=0).run()
+    spec = scenario(rounds=1, axis={**SMALL["axis"], "values": [1]})
+    Runner(spec, on_engine=watch, keep_logs=True, quiet_seconds=0).run()
     assert lengths == [0, 1, 2, 3] * 4, "two runs of two variants: a submission and three steps each"
 
 
@@ -97,7 +97,7 @@ def test_a_stopped_benchmark_keeps_finished_rounds() -> None:
         Runner(scenario(), cancelled=lambda: True, quiet_seconds=0).run()
 
 
-class _Broken(Peer):
+class _FailingPeer(Peer):
     package: ClassVar[str] = "broken"
     module: ClassVar[str] = "json"
 
@@ -108,11 +108,11 @@ class _Broken(Peer):
         raise PeerError("it has no greedy decoding")
 
 
-class _Missing(_Broken):
+class _Missing(_FailingPeer):
     module: ClassVar[str] = "no_such_module"
 
 
-class _Unloadable(_Broken):
+class _Unloadable(_FailingPeer):
     def load(self, models: Any, model: str, dtype: str) -> None:
         raise RuntimeError("the exporter\nneeds more")
 
@@ -120,9 +120,9 @@ class _Unloadable(_Broken):
 def test_failing_peers_are_reported_and_others_continue(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_Broken", "_Missing", "_Unloadable"):
         monkeypatch.setitem(peers.PEERS, name, "x:y")
-    made = {"_Broken": _Broken, "_Missing": _Missing, "_Unloadable": _Unloadable}
-    monkeypatch.setattr("engine.bench.runner.make_peer", lambda name: made[name]())
-    variants = [*SMALL["variants"], *({"id": name, "title": TEXT, "peer": name} for name in made)]
+    failing = {"_Broken": _FailingPeer, "_Missing": _Missing, "_Unloadable": _Unloadable}
+    monkeypatch.setattr("engine.bench.runner.make_peer", lambda name: failing[name]())
+    variants = [*SMALL["variants"], *({"id": name, "title": TEXT, "peer": name} for name in failing)]
     record = Runner(scenario(rounds=1, variants=variants, axis={**SMALL["axis"], "values": [1]}), quiet_seconds=0).run()
     failures = {point.variant: point.failed for point in record.points}
     assert failures == {
@@ -136,7 +136,7 @@ def test_failing_peers_are_reported_and_others_continue(monkeypatch: pytest.Monk
 
 
 def test_transformers_generates_the_same_tokens_as_the_engine() -> None:
-    """Lengths are mixed, so that rows are padded and cut; continuous batching runs on the same weights."""
+    """Lengths differ, so rows are padded and cut. Continuous batching runs on the same weights."""
     names = ("transformers-dynamic", "transformers-static", "transformers-no-cache", "transformers-continuous")
     variants = [{"id": "engine", "title": TEXT}, *({"id": name, "title": TEXT, "peer": name} for name in names)]
     record = Runner(
@@ -158,7 +158,7 @@ def test_transformers_generates_the_same_tokens_as_the_engine() -> None:
     assert record.peers["transformers-static"].startswith("transformers 5")
 
 
-def test_a_request_that_does_not_fit_is_a_note_and_not_the_end() -> None:
+def test_a_point_with_an_oversized_request_is_reported_and_others_continue() -> None:
     record = Runner(
         scenario(rounds=1, axis={**SMALL["axis"], "sets": ["workload.prompt_tokens"], "values": [5, 40]}),
         quiet_seconds=0,
@@ -171,7 +171,7 @@ def test_a_request_that_does_not_fit_is_a_note_and_not_the_end() -> None:
         ).run()
 
 
-def test_samples_and_as_many_requests_give_the_same_tokens() -> None:
+def test_parallel_samples_give_the_tokens_of_separate_requests() -> None:
     variants = [
         {"id": "none", "title": TEXT, "set": {"sampling.n": 1}},
         {"id": "paged", "title": TEXT, "set": {"workload.copies": 1}},
@@ -191,9 +191,9 @@ def test_samples_and_as_many_requests_give_the_same_tokens() -> None:
     assert record.points[1].figures["saved_by_sharing"].median > record.points[0].figures["saved_by_sharing"].median
 
 
-def test_a_request_of_a_later_step_does_not_come_with_the_first_ones() -> None:
-    """The engine is idle before the first step although requests are still to come. Two prompts of 4 tokens decode 9;
-    after 3 steps one of 8 tokens is submitted. A budget of 12 holds it whole, beside two decodes.
+def test_a_request_with_at_step_is_submitted_at_its_step() -> None:
+    """Two prompts of 4 tokens decode 9 tokens. A prompt of 8 tokens is submitted after 3 steps and is computed in one
+    step, because the budget is 12 tokens.
     """
     late = {
         "kind": "late_long", "num_requests": 2, "prompt_tokens": 4, "output_tokens": 9, "long_tokens": 8,
@@ -220,7 +220,7 @@ def test_a_request_of_a_later_step_does_not_come_with_the_first_ones() -> None:
     assert steps[:5] == [[4, 4], [1, 1], [1, 1], [1, 1, 8], [1, 1, 1]]
 
 
-def test_an_idle_engine_waits_for_no_step() -> None:
+def test_an_idle_engine_takes_the_next_request_before_its_step() -> None:
     requests = [
         WorkloadRequest([300], 1, 0),
         WorkloadRequest([300], 1, 0, at_step=20),
@@ -228,15 +228,15 @@ def test_an_idle_engine_waits_for_no_step() -> None:
         WorkloadRequest([300], 1, 0, at=9.0),
     ]
     done: Callable[[int], float | None] = {0: 0.0}.get
-    assert due_now(requests, [0, 1, 2, 3], done, 0.0, 0, True) == [0], "the engine is idle only until these come"
+    assert due_now(requests, [0, 1, 2, 3], done, 0.0, 0, True) == [0], "requests without a step come first"
     assert due_now(requests, [1, 2, 3], done, 0.0, 5, False) == []
     assert due_now(requests, [1, 2, 3], done, 0.0, 20, False) == [1]
-    assert due_now(requests, [1, 2, 3], done, 0.0, 5, True) == [1], "nothing else comes: there will be no step 20"
+    assert due_now(requests, [1, 2, 3], done, 0.0, 5, True) == [1], "an idle engine never reaches step 20"
     assert due_now(requests, [3], done, 0.0, 5, True) == []
     assert due_now(requests, [3], done, 9.0, 5, True) == [3]
 
 
-def test_a_turn_waits_for_the_answer_before_it_its_time_and_the_pause_between() -> None:
+def test_a_turn_waits_for_the_previous_response_its_pause_and_its_time() -> None:
     requests = [
         WorkloadRequest([300], 1, 0),
         WorkloadRequest([300], 1, 0, after=0, think=2.0),
@@ -248,8 +248,8 @@ def test_a_turn_waits_for_the_answer_before_it_its_time_and_the_pause_between() 
     assert due_now(requests, [1, 2], lambda index: 4.0, 9.0, 0, True) == [1, 2]
 
 
-def test_turns_wait_for_the_answer_before() -> None:
-    """Two turns have 4 + 3 tokens: the second prompt is 4 + 3 outputs + 4, of which 4 are one block that hits."""
+def test_a_turns_prompt_contains_the_previous_response() -> None:
+    """Each of two turns has 4 + 3 tokens. The second prompt has 4 + 3 + 4 tokens, of which one block of 4 hits."""
     workload = {
         "kind": "multi_turn", "conversations": 1, "turns": 2, "system_tokens": 0, "user_tokens": 4, "output_tokens": 3,
     }  # fmt: skip
@@ -260,13 +260,13 @@ def test_turns_wait_for_the_answer_before() -> None:
         ),
         quiet_seconds=0,
     ).run()  # fmt: skip
-    # computed: 4 + 2 of the first turn (its last token is not), then 11 − 4 hit = 7, and 2
+    # computed: 4 + 2 in the first turn (its last token is not computed), then 11 − 4 and 2
     assert record.points[1].figures["computed_tokens"].median == 4 + 2 + 7 + 2
     assert record.points[1].figures["hit_rate"].median == pytest.approx(4 / (4 + 11), rel=1e-5)
 
 
 def test_gpu_scenarios_are_refused_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The refusal comes before a model is opened and before the wait for a quiet machine."""
+    """The scenario is refused before a model is opened and before the wait for a quiet machine."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(BenchError, match="small: this scenario needs a GPU that torch can use, and there is none here"):
         Runner(scenario(needs_gpu=True), quiet_seconds=60).run()
@@ -275,7 +275,7 @@ def test_gpu_scenarios_are_refused_without_a_gpu(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_bandwidth_is_measured_only_for_a_metric_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An absurd bandwidth of 1 byte a second gives an absurd share: above 1."""
+    """A bandwidth of 1 byte per second gives a share above 1."""
     requests: list[str] = []
 
     def roofs(device: torch.device, dtype: torch.dtype) -> Roofs:
@@ -290,26 +290,26 @@ def test_the_bandwidth_is_measured_only_for_a_metric_that_needs_it(monkeypatch: 
     assert all(point.figures["bandwidth_share"].samples[0] > 1 for point in found.points if point.variant == "paged")
 
 
-def test_the_random_models_have_the_shape_that_they_name() -> None:
-    """Qwen/Qwen3-0.6B has 28 layers, 16 query and 8 KV heads of 128, hidden 1,024, vocabulary 151,936: 596 million."""
+def test_a_model_with_random_weights_has_the_named_shape() -> None:
+    """Qwen/Qwen3-0.6B has 28 layers, 16 query and 8 KV heads of 128, hidden 1,024 and vocabulary 151,936."""
     config, dtype = RANDOM_MODELS["qwen3-0.6b-random"]
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype)
     assert sum(p.numel() for p in model.parameters()) == 596_049_920 and model.dtype == torch.bfloat16
 
 
-def test_counts_are_those_of_the_shipped_record(tmp_path: Path) -> None:
-    """The engine computes, wastes and shares as much as when the record was made."""
+def test_counts_equal_those_of_the_shipped_record(tmp_path: Path) -> None:
+    """Computed tokens, waste and sharing equal those of the record."""
     shipped = read_record(RESULTS / "guard.json")
     now = Runner(find_scenario("guard"), rounds=1, quiet_seconds=0).run()
     assert [d for d in compare(shipped, now, counts_only=True) if d.change != 0] == []
     assert lost_points(shipped, now) == []
 
 
-def test_all_leaves_out_what_cannot_run_here(
+def test_run_all_skips_scenarios_that_cannot_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scenario that is named explicitly is an error instead."""
+    """Naming such a scenario explicitly is an error."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr("engine.bench.scenario.scenario_ids", lambda: ["gpu-decode"])
     assert main(["bench", "run", "--all", "--out", str(tmp_path)]) == 0
@@ -319,7 +319,7 @@ def test_all_leaves_out_what_cannot_run_here(
     assert sentence in capsys.readouterr().err and list(tmp_path.iterdir()) == []
 
 
-def test_the_command_line_runs_lists_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_lists_runs_and_reports_scenarios(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "list"]) == 0
     listed = capsys.readouterr().out
     assert "guard " in listed

@@ -1,4 +1,4 @@
-"""Scenario files: all of them load, and an error in one is named."""
+"""Scenario files: shipped ones are valid, and errors are located."""
 
 import re
 
@@ -17,7 +17,7 @@ from tests.unit.bench.small import SMALL, TEXT, scenario
 
 
 @pytest.mark.parametrize("name", scenario_ids())
-def test_every_shipped_scenario_loads_and_can_be_made(name: str) -> None:
+def test_every_shipped_scenario_has_valid_settings_and_requests(name: str) -> None:
     found = find_scenario(name)
     assert found.id == name == (SCENARIOS / f"{name}.toml").stem
     assert all(ord(c) < 0x3000 for c in found.title.en) and any(ord(c) > 0x3000 for c in found.title.zh)
@@ -25,15 +25,15 @@ def test_every_shipped_scenario_loads_and_can_be_made(name: str) -> None:
         for variant in found.variants:
             cell = cell_of(found, point, variant)
             requests = requests_of(cell.workload, 8192, found.seed, lambda text: [1] * len(text))
-            made = RANDOM_MODELS.get(cell.model)
-            config = resolve(cell.engine, made[0].max_position_embeddings if made else 1024).config
+            random_model = RANDOM_MODELS.get(cell.model)
+            config = resolve(cell.engine, random_model[0].max_position_embeddings if random_model else 1024).config
             assert config.max_model_len is not None
             for request in requests:
                 if request.after is None:
                     assert len(request.prompt) + request.output_tokens <= config.max_model_len
 
 
-def test_a_headline_names_no_length_that_its_axis_does_not_have() -> None:
+def test_lengths_in_headlines_are_values_of_the_axis() -> None:
     """Readers look for the headline's point on the chart."""
     for name in scenario_ids():
         found = find_scenario(name)
@@ -45,31 +45,31 @@ def test_a_headline_names_no_length_that_its_axis_does_not_have() -> None:
                 assert lengths <= {case.value for case in found.axis.points()}, text
 
 
-def test_the_page_lists_each_scenario_with_those_of_its_kind() -> None:
+def test_the_page_lists_every_scenario_in_a_group() -> None:
     """A scenario without a group in its list is listed under "Others"."""
     listed = (static_dir() / "js" / "bench" / "list.js").read_text(encoding="utf-8")
     groups = re.search(r"const GROUPS = \{(.*?)\};", listed, re.DOTALL)
     assert groups and sorted(re.findall(r'"([a-z-]+)"', groups[1])) == scenario_ids()
 
 
-def test_the_point_comes_before_the_variant_and_slots_become_blocks() -> None:
-    """A pool of 64 slots has 16 blocks of 4; the variant's block size of 8 makes 8 of them."""
-    given = scenario(variants=[*SMALL["variants"], {"id": "eight", "title": TEXT, "set": {"engine.block_size": 8}}])
-    paged, eight = (cell_of(given, 1, variant) for variant in given.variants[1:])
+def test_variants_override_points_and_slots_are_converted_to_blocks() -> None:
+    """A pool of 64 slots has 16 blocks of 4, or 8 blocks of the variant's block size of 8."""
+    spec = scenario(variants=[*SMALL["variants"], {"id": "eight", "title": TEXT, "set": {"engine.block_size": 8}}])
+    paged, eight = (cell_of(spec, 1, variant) for variant in spec.variants[1:])
     assert (paged.engine.num_blocks, paged.engine.block_size) == (16, 4)
     assert (eight.engine.num_blocks, eight.engine.block_size) == (8, 8)
     assert paged.workload.num_requests == 2  # type: ignore[union-attr]
-    assert cell_of(given, 0, given.variants[1]).workload.num_requests == 1  # type: ignore[union-attr]
+    assert cell_of(spec, 0, spec.variants[1]).workload.num_requests == 1  # type: ignore[union-attr]
 
 
-def test_a_case_may_replace_the_whole_workload() -> None:
+def test_a_case_may_replace_the_workload() -> None:
     other = {
         "kind": "shared_prefix", "num_requests": 2, "prefix_tokens": 4, "suffix_tokens": 2, "output_tokens": 1,
     }  # fmt: skip
     axis = {"name": "kind", "title": TEXT, "cases": [{"value": "shared", "set": {"workload": other}}]}
-    given = scenario(axis=axis)
-    assert isinstance(cell_of(given, 0, given.variants[0]).workload, SharedPrefix)
-    assert given.workload["kind"] == "random", "the base is untouched"
+    spec = scenario(axis=axis)
+    assert isinstance(cell_of(spec, 0, spec.variants[0]).workload, SharedPrefix)
+    assert spec.workload["kind"] == "random", "the base is untouched"
 
 
 def _wrong(**changes: object) -> str:
@@ -78,7 +78,7 @@ def _wrong(**changes: object) -> str:
     return str(raised.value)
 
 
-def test_mistakes_are_reported_in_one_sentence() -> None:
+def test_invalid_settings_are_reported_in_one_sentence() -> None:
     variants, axis = SMALL["variants"], SMALL["axis"]
     assert "there is no metric speed" in _wrong(measure=["speed"])
     assert "the baseline all is not a variant" in _wrong(baselines=["all"])
@@ -101,8 +101,8 @@ def test_mistakes_are_reported_in_one_sentence() -> None:
     assert "paged is not a baseline" in _wrong(headlines=[{**headline, "against": "paged"}])
 
 
-def test_a_headline_that_lists_points_and_baselines_is_one_for_each() -> None:
-    """The headline has 3 peers at 4 points; `[names]` has shorter names than the titles."""
+def test_a_headline_is_expanded_over_its_points_and_baselines() -> None:
+    """The headline lists 3 peers at 4 points. `[names]` gives shorter names than the titles."""
     found = [h for h in find_scenario("against-engines").headlines if h.metric == "output_tokens_per_second"]
     peers = {h.against: h.at_least for h in found if h.at == "135m-16"}
     assert peers == {"dynamic": 1.5, "onnxruntime": 1.0, "openvino": 1.0, "llama_cpp": 1.0} and len(found) == 4 + 3 * 4
@@ -129,7 +129,7 @@ def test_errors_of_scenarios_name_the_place(tmp_path) -> None:
         find_scenario("nothing")
 
 
-def test_a_scenario_file_may_lie_anywhere(tmp_path) -> None:
+def test_a_scenario_is_found_by_its_path(tmp_path) -> None:
     text = (SCENARIOS / "guard.toml").read_text(encoding="utf-8")
     path = tmp_path / "mine.toml"
     path.write_text(text.replace('id = "guard"', 'id = "mine"'), encoding="utf-8")
@@ -137,7 +137,7 @@ def test_a_scenario_file_may_lie_anywhere(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_every_peer_can_be_made_and_says_whether_it_can_run(name: str) -> None:
+def test_every_peer_reports_its_availability_and_version(name: str) -> None:
     peer = make_peer(name)
     why = peer.unavailable()
     assert why is None or peer.package in why

@@ -1,4 +1,4 @@
-"""Holds a KV cache manager to its own trace: every operation that it emits is folded into a replayed state."""
+"""Check of a KV cache manager against its trace: a replayed state applies every emitted operation."""
 
 from collections.abc import Sequence
 
@@ -17,12 +17,12 @@ STATE_BYTES = 1000
 
 
 class Replay:
-    """A state fed with the operations that were emitted since the last `fold`."""
+    """State that applies the operations emitted since the last `fold`."""
 
     def __init__(
         self, num_blocks: int, block_size: int, swap_space: int = 0, states: Sequence[bool] = (False,)
     ) -> None:
-        """`states`: of each group, whether its blocks hold states."""
+        """`states` gives, for each group, whether its blocks hold states."""
         self.pending: list[Op] = []
         groups = [
             BlockGroup(
@@ -37,7 +37,7 @@ class Replay:
         self.state = empty_state(block_size, groups, swap_space)
 
     def fold(self, manager: KVCacheManager) -> list[Op]:
-        """Apply what is pending as one record, compare the replayed state with the manager, return the operations."""
+        """Apply pending operations as one record, compare the state with the manager, and return the operations."""
         ops, self.pending[:] = list(self.pending), []
         index, memory = self.state.index + 1, manager.memory()
         outputs = [
@@ -65,7 +65,7 @@ class Replay:
 
 
 class CacheRun:
-    """A manager driven by hand, one call a step, checked against its trace after every one."""
+    """Manager that is driven call by call and checked against its trace after each call."""
 
     def __init__(
         self,
@@ -74,21 +74,22 @@ class CacheRun:
         enable_prefix_caching: bool = True,
         swap_space: int = 0,
         retention: RetentionPolicy | None = None,
-        beside: Sequence[RetentionPolicy] = (),
+        other_groups: Sequence[RetentionPolicy] = (),
     ) -> None:
-        """`beside`: what further groups of layers keep, each with a pool of the same size."""
-        kinds = [kept is not None and kept.checkpoint > 0 for kept in (retention, *beside)]
+        """`other_groups` are the policies of further groups of layers, each with a pool of the same size."""
+        policies = (retention, *other_groups)
+        kinds = [policy is not None and policy.checkpoint > 0 for policy in policies]
         self.replay = Replay(num_blocks, block_size, swap_space, kinds)
         plans = [
             GroupPlan(
                 [] if of_states else [index],
                 frozenset(),
-                kept,
+                policy,
                 num_blocks,
                 index * num_blocks,
                 state_bytes=STATE_BYTES if of_states else 0,
             )
-            for index, (kept, of_states) in enumerate(zip((retention, *beside), kinds, strict=True))
+            for index, (policy, of_states) in enumerate(zip(policies, kinds, strict=True))
         ]
         self.manager = KVCacheManager(
             plans,
@@ -124,7 +125,7 @@ class CacheRun:
         self.fold()
 
     def admit(self, seq_id: int, num_tokens: int | None = None) -> PrefixMatch | None:
-        """Look up and allocate for the first `num_tokens` tokens (None: all). None when there is no room."""
+        """Look up and allocate the first `num_tokens` tokens (None: all). Return None without room."""
         tokens, salt = self.tokens[seq_id], self.salts[seq_id]
         match: PrefixMatch = self.manager.lookup(seq_id, tokens, salt)
         end = max(num_tokens or len(tokens), match.num_tokens + 1)
@@ -147,25 +148,25 @@ class CacheRun:
         self.computed[seq_id] = num_tokens
 
     def release(self, seq_id: int) -> None:
-        """Release blocks that later queries do not see; all others stay."""
+        """Release blocks that later queries do not attend to, and check that the others remain."""
         self.manager.release([seq_id])
-        self.check_sight(seq_id)
+        self.check_visible(seq_id)
 
-    def check_sight(self, seq_id: int) -> None:
-        """Every table has exactly the blocks of the positions that the next queries can see."""
+    def check_visible(self, seq_id: int) -> None:
+        """Check that every table has exactly the blocks that the next queries can attend to."""
         size = self.manager.block_size
         for group in self.manager.groups:
             retention = group.retention
             oldest = 0 if retention is None else self.computed[seq_id] - max(retention.window, 2) + 1
             for logical, block_id in enumerate(self.table(seq_id, group.index)):
                 if retention is not None and retention.checkpoint and logical * size >= self.computed[seq_id]:
-                    break  # of states a step leaves few
+                    break  # a step does not fill every block with a state
                 in_window = (logical + 1) * size > oldest
-                seen = in_window or (retention is not None and logical * size < retention.sinks)
-                assert (block_id != RELEASED) == seen, (seq_id, logical)
+                visible = in_window or (retention is not None and logical * size < retention.sinks)
+                assert (block_id != RELEASED) == visible, (seq_id, logical)
 
     def run(self, seq_id: int, tokens: list[int], salt: str | None = None) -> PrefixMatch:
-        """Submit, admit and compute a whole prompt."""
+        """Submit, admit and compute a prompt."""
         self.submit(seq_id, tokens, salt)
         match = self.admit(seq_id)
         assert match is not None
@@ -176,7 +177,7 @@ class CacheRun:
         return match
 
     def append(self, seq_id: int, token: int) -> list[Op] | None:
-        """Sample a token and compute it. None when there is no room for it."""
+        """Sample a token and compute it. Return None without room."""
         self.replay.pending.append(Sample(seq_id=seq_id, token_id=token))
         self.tokens[seq_id].append(token)
         self.fold()
@@ -196,7 +197,7 @@ class CacheRun:
         self.fold()
 
     def preempt(self, seq_id: int) -> None:
-        """Preempt by swap if the CPU store has room, else by recompute; the sequence waits at the front."""
+        """Preempt by swap if the CPU store has room, else by recomputation, and requeue at the front."""
         moved = self.manager.swap_out(seq_id) if self.computed[seq_id] else None
         if moved is None:
             self.manager.free(seq_id, "preempt")
@@ -212,7 +213,7 @@ class CacheRun:
         self.fold()
 
     def swap_in(self, seq_id: int) -> bool:
-        """Back from the CPU store, with room for one more token. False: there is no room."""
+        """Swap in with room for one more token. Return False without room."""
         swapped = self.manager.num_swapped_tokens(seq_id)
         end = min(swapped + 1, len(self.tokens[seq_id]))
         if not self.manager.demand(seq_id, end).fits:
@@ -225,11 +226,11 @@ class CacheRun:
         return True
 
     def free(self, *seq_ids: int) -> list[Op]:
-        """The sequences finish; returns the operations of their going."""
+        """Finish the sequences and return the operations."""
         for seq_id in seq_ids:
             self.manager.free(seq_id, "finish")
             self.manager.forget(seq_id)
             self.replay.pending.append(Finish(seq_id=seq_id, reason="stop"))
             del self.tokens[seq_id], self.salts[seq_id]
-            self.computed.pop(seq_id, None)  # a waiting one has computed nothing
+            self.computed.pop(seq_id, None)  # absent for a waiting sequence
         return self.fold()

@@ -9,8 +9,8 @@ PROMPT = [1, 2, 3, 4, 5, 6, 7]
 
 
 def hybrid(num_blocks: int) -> CacheRun:
-    """Blocks of 2; one group keeps everything, the other the last 4 positions."""
-    return CacheRun(num_blocks, 2, swap_space=4, beside=[RetentionPolicy(4, 0, "window")])
+    """Return a run with blocks of 2 in a full group and a group with a window of 4 positions."""
+    return CacheRun(num_blocks, 2, swap_space=4, other_groups=[RetentionPolicy(4, 0, "window")])
 
 
 def test_each_group_has_a_table_and_releases_its_own_blocks() -> None:
@@ -36,15 +36,14 @@ def test_a_hybrid_hit_shares_all_full_blocks_and_the_window() -> None:
 
 
 def test_a_hit_needs_the_block_in_every_group() -> None:
-    """Pools of 10. When the first sequence ends, the windowed group has released its block 0 long before its block 2,
-    the
-    other one last of all. Eight blocks for the second evict one hash in each: block 0 here, block 2 there. So a prompt
-    that needs block 0 hits nothing, and the lookup names the evicted block, by the trace's id.
+    """Each group has 10 blocks. The windowed group frees its block 0 first, and the full group frees its block 0 last.
+    The second sequence needs eight blocks and evicts one hash in each group: block 0 of the windowed group, block 2 of
+    the full one. A prompt that needs block 0 hits nothing, and the lookup names the evicted block by the trace's id.
     """
     run = hybrid(10)
-    run.run(0, PROMPT[:5])  # block 0 falls out of the window
+    run.run(0, PROMPT[:5])  # the windowed group releases block 0
     for token in PROMPT[5:]:
-        run.append(0, token)  # and block 1 after it
+        run.append(0, token)  # the windowed group releases block 1
     run.free(0)
     run.run(1, [9] * 16)
     run.submit(2, PROMPT[:5])
@@ -56,11 +55,11 @@ def test_a_hit_needs_the_block_in_every_group() -> None:
     assert why.reason == "evicted" and why.lost is not None and why.lost.block_id == 10
 
 
-def test_a_swap_happens_in_all_groups_or_in_none() -> None:
-    run = CacheRun(6, 2, swap_space=3, beside=[RetentionPolicy(4, 0, "window")])
+def test_a_swap_out_without_room_for_all_groups_changes_nothing() -> None:
+    run = CacheRun(6, 2, swap_space=3, other_groups=[RetentionPolicy(4, 0, "window")])
     run.run(0, PROMPT)
     before = run.manager.snapshot()
-    assert run.manager.swap_out(0) is None and run.manager.snapshot() == before, "four blocks of the first, room for 3"
+    assert run.manager.swap_out(0) is None and run.manager.snapshot() == before, "four blocks do not fit into three"
 
 
 def test_layers_with_equal_spans_form_groups() -> None:
@@ -74,7 +73,7 @@ def test_layers_with_equal_spans_form_groups() -> None:
     ]
     full, windowed = plan_groups(reaches, None, 100, 4, Demands(max_num_seqs=2, max_num_batched_tokens=16))
     assert (full.layers, full.retention, full.num_blocks) == ([2, 5], None, 100)
-    # each sequence: 1 + ceil((1 + 8 - 2) / 4) = 3 blocks and one more for where a chunk begins; a step's tokens: 4
+    # a sequence takes 1 + ceil((1 + 8 - 2) / 4) = 3 blocks and one for a chunk's offset, the tokens of a step take 4
     assert (windowed.layers, windowed.retention, windowed.num_blocks) == (
         [0, 1, 3, 4],
         RetentionPolicy(8, 0, "window"),
@@ -83,7 +82,5 @@ def test_layers_with_equal_spans_form_groups() -> None:
     [together] = plan_groups(reaches, None, 100, 4, Demands(2, 16), split=False)
     assert together.layers == list(range(6)) and together.retention is None and together.num_blocks == 100
     policy = WindowPolicy(8, 2)
-    [alike] = plan_groups([AttentionSpan(8, 2)] * 3, policy, 100, 4, Demands(2, 16))
-    assert alike.retention == RetentionPolicy(8, 2, "policy") and alike.num_blocks == 100, (
-        "the only pool is as asked for"
-    )
+    [single] = plan_groups([AttentionSpan(8, 2)] * 3, policy, 100, 4, Demands(2, 16))
+    assert single.retention == RetentionPolicy(8, 2, "policy") and single.num_blocks == 100, "the requested size"

@@ -1,4 +1,4 @@
-"""Guards raise sentences, with the rules and numbers from which a page words them in its language."""
+"""Guards raise errors with the rule and numbers that the page needs for a sentence in its language."""
 
 import ast
 import re
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
 
 def objections(language: str) -> dict[str, str]:
-    """Rule -> the page's sentence of it."""
+    """Return the page's sentence of each rule."""
     texts = words_of(language)["texts"]
     return {key.removeprefix("objection."): text for key, text in texts.items() if key.startswith("objection.")}
 
@@ -36,10 +36,10 @@ def ref_count(pool: BlockPool) -> None:
     [(unknown_hash, None, None), (ref_count, 3, 0)],
     ids=lambda v: getattr(v, "__name__", v),
 )
-def test_each_contradiction_names_its_rule(
+def test_each_inconsistency_names_its_rule(
     damage: Callable[[BlockPool], None], stated: int | None, counted: int | None
 ) -> None:
-    """Block 0 of two is held, and no table names it. (The guards' own sentences: see the museum's tests.)"""
+    """Block 0 of two is held, and no table names it."""
     pool = BlockPool(2)
     pool.allocate()
     damage(pool)
@@ -56,21 +56,21 @@ def test_an_error_without_rule_becomes_its_text() -> None:
 
 
 def guards() -> Iterator[tuple[str, list[ast.expr], set[str]]]:
-    """Every call of a guard in the engine: where it is, what follows the sentence, the names of its numbers."""
-    before = {"MisuseError": 1, "IntegrityError": 1, "ensure": 2}
+    """Yield the location, the arguments after the sentence and the keyword names of every guard call in the engine."""
+    rule_index = {"MisuseError": 1, "IntegrityError": 1, "ensure": 2}
     for path in (ROOT / "engine").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
-            if isinstance(node, ast.Call) and name in before and path.name != "guards.py":
-                yield f"{path.name}:{node.lineno}", node.args[before[name] :], {k.arg or "" for k in node.keywords}
+            if isinstance(node, ast.Call) and name in rule_index and path.name != "guards.py":
+                yield f"{path.name}:{node.lineno}", node.args[rule_index[name] :], {k.arg or "" for k in node.keywords}
 
 
 def test_every_guard_names_its_rule() -> None:
-    """A sentence alone would be English on every page."""
+    """Without a rule the sentence would be English on every page."""
     assert not [where for where, rest, _ in guards() if len(rest) != 1]
 
 
-def test_the_page_has_a_sentence_for_every_rule_and_every_guard_the_numbers_in_it() -> None:
+def test_the_pages_sentences_use_only_numbers_of_their_guards() -> None:
     texts = [objections(language) for language in languages()]
     for where, (rule,), numbers in guards():
         assert isinstance(rule, ast.Constant) and isinstance(rule.value, str)

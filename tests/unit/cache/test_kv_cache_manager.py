@@ -1,4 +1,4 @@
-"""Block tables by hand: exact block ids at block size 4, every operation replayed and compared."""
+"""Exact block tables at block size 4. Every operation is replayed and compared."""
 
 from collections.abc import Callable
 
@@ -15,8 +15,8 @@ from tests.unit.cache.replay import KV_BYTES_PER_TOKEN, CacheRun
 PROMPT = list(range(100, 112))  # 12 tokens = 3 full blocks
 
 
-def test_a_prompt_gets_the_first_blocks_and_only_full_ones_a_hash() -> None:
-    """10 tokens at block size 4: blocks 0, 1 full, block 2 holds 2 tokens."""
+def test_a_prompt_allocates_the_first_blocks_and_hashes_full_ones() -> None:
+    """Ten tokens fill blocks 0 and 1 and two slots of block 2."""
     run = CacheRun(8, 4)
     run.submit(0, PROMPT[:10])
     assert run.admit(0) == PrefixMatch([], 0, "miss")
@@ -37,7 +37,7 @@ def test_a_prompt_gets_the_first_blocks_and_only_full_ones_a_hash() -> None:
 
 
 def test_a_prefix_hit_shares_blocks_that_are_held() -> None:
-    """12 and 10 tokens, the first 8 equal: blocks 0, 1 are shared, the rest is apart."""
+    """The first 8 of 12 and 10 tokens are equal, so blocks 0 and 1 are shared."""
     run = CacheRun(8, 4)
     run.run(0, PROMPT)
     assert run.run(1, [*PROMPT[:8], 7, 7]) == PrefixMatch([[0, 1]], 8, "hit")
@@ -51,8 +51,8 @@ def test_a_prefix_hit_ends_at_the_first_block_that_differs() -> None:
     assert run.run(1, [*PROMPT[:4], 0, *PROMPT[5:12]]) == PrefixMatch([[0]], 4, "hit")
 
 
-def test_verdicts_of_a_lookup() -> None:
-    """At most 3 of 4 tokens can hit, which is no block: too short. Of 5 tokens 4 can (nano-vllm#144)."""
+def test_a_lookup_gives_a_verdict_and_changes_nothing() -> None:
+    """At most 3 of 4 tokens can hit, less than a block. Of 5 tokens 4 can hit (nano-vllm#144)."""
     run = CacheRun(8, 4)
     run.run(0, PROMPT)
     lookup = run.manager.lookup
@@ -68,7 +68,7 @@ def test_verdicts_of_a_lookup() -> None:
 
 
 def test_duplicates_are_kept_and_never_repointed() -> None:
-    """Block 3 gets the hash that block 2 has; the table keeps 3, lookups answer 2 until it is reallocated."""
+    """Block 3 gets the hash of block 2. The table keeps block 3, and lookups find block 2 until it is reallocated."""
     run = CacheRun(5, 4)
     run.run(0, PROMPT)
     run.run(1, PROMPT)
@@ -77,13 +77,13 @@ def test_duplicates_are_kept_and_never_repointed() -> None:
     run.free(0)
     assert run.manager.lookup(2, [*PROMPT, 1]).block_ids == [0, 1, 2]
     assert run.manager.snapshot().free_queues[0] == [4, 2]
-    run.run(3, [5, 6, 7, 8, 9])  # takes 4, then 2
+    run.run(3, [5, 6, 7, 8, 9])  # allocates 4, then 2
     assert run.table(3) == [4, 2]
     assert run.manager.lookup(2, [*PROMPT, 1]).block_ids == [0, 1, 3]
 
 
-def test_freeing_walks_the_tail_first_hashless_to_the_front_hashed_to_the_back() -> None:
-    """Table [0, 1, 2], 2 partial. 2 to the front, then 1 and 0 to the back: prefixes survive longest."""
+def test_blocks_are_freed_tail_first_and_hashed_ones_to_the_back() -> None:
+    """Partial block 2 goes to the front, then 1 and 0 to the back, so the start of a prefix survives longest."""
     run = CacheRun(5, 4)
     run.run(0, PROMPT[:10])
     ops = run.free(0)
@@ -110,8 +110,9 @@ def test_a_hit_revives_free_blocks_in_place() -> None:
 
 
 def test_a_reallocated_block_is_not_found_by_its_old_hash() -> None:
-    """3 blocks, the freed prompt cached in 0 and 1. 9 other tokens take 2, then 1 and 0 with two evictions
-    (nano-vllm#163)."""
+    """Blocks 0 and 1 cache a freed prompt. Nine other tokens allocate 2, then 1 and 0 with two evictions
+    (nano-vllm#163).
+    """
     run = CacheRun(3, 4)
     run.run(0, PROMPT[:8])
     run.free(0)
@@ -123,9 +124,10 @@ def test_a_reallocated_block_is_not_found_by_its_old_hash() -> None:
     assert run.manager.lookup(2, PROMPT) == PrefixMatch([], 0, "miss")
 
 
-def test_a_refused_allocation_changes_nothing_and_counts_the_blocks_it_would_revive() -> None:
-    """4 blocks, 2 of them held, 2 free and cached. 12 tokens of which 8 hit need 1 new block, and the free
-    blocks are the very ones that hit: 2 - 2 = 0 are available."""
+def test_free_blocks_that_hit_do_not_count_as_available() -> None:
+    """Two of 4 blocks are held, two are free and cached. A prompt of 12 tokens hits both free blocks and needs a third,
+    so 2 - 2 = 0 blocks are available. The refused allocation changes nothing.
+    """
     run = CacheRun(4, 4)
     run.run(0, PROMPT[:8])
     run.run(1, [1, 2, 3, 4, 5, 6, 7, 8])
@@ -141,8 +143,9 @@ def test_a_refused_allocation_changes_nothing_and_counts_the_blocks_it_would_rev
 
 
 def test_the_first_writer_of_a_forked_tail_copies_and_the_last_owner_writes_in_place() -> None:
-    """7 tokens at block size 4 are blocks 0, 1 with one slot left in 1. Two owners: the first to write copies 1 to 2,
-    the second writes into 1. 3 blocks in all, not 4."""
+    """Seven tokens leave one slot in block 1. The first of two owners to write copies block 1 to 2, the second writes
+    into 1, so 3 blocks are held.
+    """
     run = CacheRun(8, 4)
     run.run(0, PROMPT[:7])
     run.fork(0, 1)
@@ -160,7 +163,7 @@ def test_the_first_writer_of_a_forked_tail_copies_and_the_last_owner_writes_in_p
 
 
 def test_a_fork_at_a_block_boundary_copies_nothing() -> None:
-    """8 tokens fill blocks 0, 1; each sequence's next token opens a block of its own: 4 blocks."""
+    """Eight tokens fill blocks 0 and 1, and each sequence's next token allocates a block."""
     run = CacheRun(8, 4)
     run.run(0, PROMPT[:8])
     run.fork(0, 1)
@@ -180,7 +183,7 @@ def test_without_a_block_for_the_copy_the_write_is_refused() -> None:
 
 
 def test_a_copy_to_a_reallocated_block_is_dropped() -> None:
-    """Sequence 0 copies 1 to 2 and is freed in the same step: 2 may belong to another one by now."""
+    """Sequence 0 copies 1 to 2 and is freed in the same step, after which block 2 may be reallocated."""
     run = CacheRun(8, 4)
     run.run(0, PROMPT[:7])
     run.fork(0, 1)
@@ -201,8 +204,8 @@ def test_an_unwritten_block_loses_its_hash() -> None:
     assert run.manager.snapshot().free_queues[0] == [0, 1, 2, 3, 4, 5, 6, 7]
 
 
-def test_a_sequence_writes_its_own_promised_block_in_place() -> None:
-    """Sequence 1 shares block 0 before it is written. Sequence 0, still its writer, allocates again: no copy."""
+def test_the_writer_of_a_shared_unwritten_block_does_not_copy_it() -> None:
+    """Sequence 1 shares block 0 before sequence 0 has written it. Sequence 0 allocates again without a copy."""
     run = CacheRun(8, 4)
     run.submit(0, PROMPT)
     run.submit(1, PROMPT[:6])
@@ -216,8 +219,7 @@ def test_a_sequence_writes_its_own_promised_block_in_place() -> None:
     run.fold()
 
 
-def test_forks_share_the_past_and_diverge() -> None:
-    """Their next blocks hold different tokens, so they get different hashes over the same parent."""
+def test_diverging_forks_have_different_hashes_over_the_same_parent() -> None:
     run = CacheRun(8, 4)
     run.run(0, PROMPT[:7])
     run.fork(0, 1)
@@ -232,7 +234,7 @@ def test_forks_share_the_past_and_diverge() -> None:
     assert len({op.block_hash for op in caches}) == 4
 
 
-def test_a_pool_can_be_used_to_the_last_slot() -> None:
+def test_the_last_slot_of_a_pool_is_usable() -> None:
     run = CacheRun(2, 4)
     run.run(0, PROMPT[:4])
     run.run(1, [1, 2, 3])
@@ -242,7 +244,7 @@ def test_a_pool_can_be_used_to_the_last_slot() -> None:
     assert run.append(1, 5) is None
 
 
-def test_misuse_is_refused_without_changing_anything() -> None:
+def test_misuse_is_refused() -> None:
     run = CacheRun(8, 4)
     manager = run.manager
     run.run(0, PROMPT[:7])
@@ -310,7 +312,9 @@ def test_a_stale_match_is_refused() -> None:
         (lambda m, _: m.promised.update({5: 0}), "block 5 is promised by sequence 0, which does not hold it"),
     ],
 )
-def test_damage_is_found_and_named(damage: Callable[[KVCacheManager, BlockTables], object], sentence: str) -> None:
+def test_inconsistencies_are_found_and_named(
+    damage: Callable[[KVCacheManager, BlockTables], object], sentence: str
+) -> None:
     """10 tokens in blocks 0, 1 (cached) and 2 (partial)."""
     run = CacheRun(8, 4)
     run.run(0, PROMPT[:10])

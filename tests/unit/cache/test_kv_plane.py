@@ -1,4 +1,4 @@
-"""Planes: what is read is what was written, within the step of the kind; bytes are as the formula says."""
+"""Planes return written vectors within the rounding error of their kind and have the sizes of the formula."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def vectors(seed: int, count: int = 5) -> torch.Tensor:
 
 
 def largest_error(kind: object, x: torch.Tensor) -> torch.Tensor:
-    """Half a step of the kind, for each vector; float16 scales add one part in 2048."""
+    """Return half a rounding step for each vector. Scales in float16 add one part in 2048."""
     if kind == torch.float32:
         return torch.zeros_like(x)
     if kind == torch.bfloat16:
@@ -39,7 +39,7 @@ def test_bytes_follow_the_formula(kind: str | torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_every_way_of_reading_gives_the_same(kind: str | torch.dtype) -> None:
+def test_all_read_methods_give_equal_vectors_within_the_rounding_error(kind: str | torch.dtype) -> None:
     plane = make_plane(kind, SHAPE, torch.float32, CPU)
     x = vectors(0)
     slots = torch.tensor([7, 2, 3, 4, 11])
@@ -59,27 +59,27 @@ def test_writes_replace_only_their_own_slots(kind: str | torch.dtype) -> None:
     before = plane.read(torch.tensor([5]))
     plane.write(torch.tensor([4, 6]), vectors(2, 2))
     assert torch.equal(plane.read(torch.tensor([5])), before)
-    again = vectors(3, 1)
-    plane.write(torch.tensor([5]), again)
-    assert bool(((plane.read(torch.tensor([5])) - again).abs() <= largest_error(kind, again)).all())
+    replacement = vectors(3, 1)
+    plane.write(torch.tensor([5]), replacement)
+    assert bool(((plane.read(torch.tensor([5])) - replacement).abs() <= largest_error(kind, replacement)).all())
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("value", [0.0, -2.5, 1e-7])
-def test_constant_vectors_survive(kind: str | torch.dtype, value: float) -> None:
-    """No range to divide by: still a number, and the right one as far as the kind can tell."""
+def test_constant_vectors_round_trip(kind: str | torch.dtype, value: float) -> None:
+    """A vector without a range of values does not cause a division by zero."""
     plane = make_plane(kind, SHAPE, torch.float32, CPU)
     plane.write(torch.tensor([0]), torch.full((1, 2, 8), value))
     assert torch.allclose(plane.read(torch.tensor([0])), torch.full((1, 2, 8), value), atol=0.02)
 
 
 def test_unwritten_slots_read_as_zero() -> None:
-    """Padded gathers read such slots; a NaN would spoil the sum even under a weight of zero."""
+    """Padded gathers read unwritten slots, where a NaN would spoil the sum even under a weight of zero."""
     for kind in KINDS:
         assert not make_plane(kind, SHAPE, torch.float32, CPU).view(0, 12).any()
 
 
-def test_fp8_saturates() -> None:
+def test_values_over_the_fp8_range_saturate() -> None:
     plane = make_plane("fp8", SHAPE, torch.float32, CPU)
     plane.write(torch.tensor([0]), torch.full((1, 2, 8), 1e6))
     assert plane.read(torch.tensor([0])).max() == 448

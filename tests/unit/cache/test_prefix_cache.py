@@ -1,4 +1,4 @@
-"""The hash chain: equal hash = equal tokens from the first one on, under the same salt."""
+"""Chained block hashes, which are equal for equal prefixes under the same salt."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ def test_a_hash_covers_all_earlier_tokens() -> None:
     assert len({first, other, hash_block(first, [3, 4]), hash_block(other, [3, 4]), hash_block(None, [3, 4])}) == 5
 
 
-def test_the_encoding_is_unambiguous() -> None:
-    """Token boundaries, the salt's length, no salt against an empty one, and root against child all count."""
+def test_the_hashed_encoding_is_unambiguous() -> None:
+    """Token boundaries, the salt's length, an absent or empty salt, and the parent all change the hash."""
     parent = hash_block(None, [1])
     hashes = [
         hash_block(None, [1, 23]),
@@ -42,13 +42,11 @@ def test_the_salt_enters_at_the_first_block_and_is_inherited() -> None:
 
 
 def test_no_token_is_hashed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of 2 over 7 tokens that arrive one by one: 3 full blocks, 3 computations, however often they are looked
-    up.
-    """
-    seen: list[list[int]] = []
+    """Three full blocks are hashed once each while 7 tokens arrive one by one."""
+    hashed: list[list[int]] = []
 
     def counting(parent_hash: bytes | None, token_ids: list[int], *rest: Any) -> bytes:
-        seen.append(list(token_ids))
+        hashed.append(list(token_ids))
         return hash_block(parent_hash, token_ids, *rest)
 
     monkeypatch.setattr(prefix_cache, "hash_block", counting)
@@ -57,7 +55,7 @@ def test_no_token_is_hashed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
         tokens.append(token)
         for logical in range(len(tokens) // 2):
             chain.hash_at(logical, tokens)
-    assert seen == [[0, 1], [2, 3], [4, 5]]
+    assert hashed == [[0, 1], [2, 3], [4, 5]]
     fork = chain.copy()
     tokens.append(7)
     assert fork.hash_at(3, tokens) == chain.hash_at(3, tokens)

@@ -1,4 +1,4 @@
-"""Reasons for missed lookups, case by case: by hand at block size 4, and through the scheduler."""
+"""Reasons for missed lookups at block size 4, through the scheduler."""
 
 from array import array
 from itertools import chain
@@ -26,81 +26,81 @@ PROMPT = list(range(100, 112))  # 12 tokens = 3 full blocks
 
 
 def looked_up(engine: FakeEngine, prompt: list[int], **options) -> Lookup:
-    """The lookup of a prompt that is admitted now."""
+    """Admit a prompt and return its lookup."""
     seq_id = engine.add(prompt, max_tokens=1, **options)
     found: list[Lookup] = [op for op in of_type(engine.step(), Lookup) if op.seq_id == seq_id]
     return found[0]
 
 
-def why(lookup: Lookup) -> tuple[str, str | None, int | None, int]:
+def reason_of(lookup: Lookup) -> tuple[str, str | None, int | None, int]:
     return (lookup.verdict, lookup.reason, lookup.closest_seq_id, lookup.num_shared_tokens)
 
 
 def test_the_first_prompt_shares_nothing() -> None:
-    assert why(looked_up(FakeEngine(), PROMPT)) == ("miss", "nothing_shared", None, 0)
+    assert reason_of(looked_up(FakeEngine(), PROMPT)) == ("miss", "nothing_shared", None, 0)
 
 
 def test_a_repeated_prompt_hits_all_allowed_tokens() -> None:
-    """At most 8 of the prompt's 12 tokens hit; the last block is computed again."""
+    """At most 8 of the prompt's 12 tokens hit. The last block is computed again."""
     engine = FakeEngine()
     looked_up(engine, PROMPT)
-    assert why(looked_up(engine, PROMPT)) == ("hit", None, 0, 12)
+    assert reason_of(looked_up(engine, PROMPT)) == ("hit", None, 0, 12)
 
 
-def test_a_common_beginning_shorter_than_a_block() -> None:
-    """A correct 0 % hit rate: 3 tokens are equal, a block has 4."""
+def test_a_common_prefix_shorter_than_a_block_gives_shared_too_short() -> None:
+    """Three tokens are equal, and a block has 4."""
     engine = FakeEngine()
     looked_up(engine, PROMPT)
     looked_up(engine, [1, 2, 3, 4, 5])
-    assert why(looked_up(engine, [*PROMPT[:3], *range(9)])) == ("miss", "shared_too_short", 0, 3)
+    assert reason_of(looked_up(engine, [*PROMPT[:3], *range(9)])) == ("miss", "shared_too_short", 0, 3)
 
 
-def test_the_first_token_that_differs() -> None:
+def test_a_differing_token_gives_differs() -> None:
     engine = FakeEngine()
     looked_up(engine, PROMPT)
-    assert why(looked_up(engine, [*PROMPT[:6], 0, *PROMPT[7:]])) == ("hit", "differs", 0, 6)
+    assert reason_of(looked_up(engine, [*PROMPT[:6], 0, *PROMPT[7:]])) == ("hit", "differs", 0, 6)
 
 
-def test_the_earlier_one_ended_within_the_block() -> None:
-    """Sequence 0 has 6 tokens and its one output: its second block was never full."""
+def test_an_earlier_sequence_ending_within_the_block_gives_earlier_ended() -> None:
+    """Sequence 0 has 6 tokens and one output, so its second block is never full."""
     engine = FakeEngine()
     looked_up(engine, PROMPT[:6])
     output = engine.output(0)
-    assert why(looked_up(engine, [*PROMPT[:6], *output, *range(9)])) == ("hit", "earlier_ended", 0, 7)
+    assert reason_of(looked_up(engine, [*PROMPT[:6], *output, *range(9)])) == ("hit", "earlier_ended", 0, 7)
 
 
-def test_the_block_was_evicted_and_by_which_sequence() -> None:
-    """3 blocks. Sequence 1 needs all of them; the blocks of sequence 0's prompt are taken, 1 first, then 0."""
+def test_an_evicted_block_gives_evicted_and_the_evicting_sequence() -> None:
+    """Sequence 1 needs all 3 blocks and evicts blocks 1 and 0 of sequence 0's prompt."""
     engine = FakeEngine(num_blocks=3)
     looked_up(engine, PROMPT[:8])
     looked_up(engine, list(range(9)))
     lookup = looked_up(engine, [*PROMPT[:8], 7])
-    assert why(lookup) == ("miss", "evicted", 0, 8)
-    # records: add, step, add, step
+    assert reason_of(lookup) == ("miss", "evicted", 0, 8)
+    # records: submission, step, submission, step
     assert (lookup.lost_block_id, lookup.evicted_in, lookup.evicted_for) == (0, 3, 1)
 
 
-def test_the_same_tokens_under_another_salt() -> None:
+def test_equal_tokens_under_another_salt_give_other_salt() -> None:
     engine = FakeEngine()
     looked_up(engine, PROMPT, salt="a")
-    assert why(looked_up(engine, PROMPT, salt="b")) == ("miss", "other_salt", 0, 12)
+    assert reason_of(looked_up(engine, PROMPT, salt="b")) == ("miss", "other_salt", 0, 12)
 
 
-def test_the_earlier_one_has_not_computed_them() -> None:
-    """Budget 5: sequence 0 has computed 5 of its 12 tokens, one block, when it is aborted."""
+def test_uncomputed_tokens_of_an_earlier_sequence_give_not_computed() -> None:
+    """With a budget of 5, sequence 0 has computed one block of its 12 tokens when it is aborted."""
     engine = FakeEngine(max_num_batched_tokens=5)
     engine.add(PROMPT, max_tokens=1)
     engine.step()
     engine.abort(0)
     lookup = looked_up(engine, PROMPT)
-    assert why(lookup) == ("hit", "not_computed", 0, 12) and lookup.num_hit_tokens == 4
+    assert reason_of(lookup) == ("hit", "not_computed", 0, 12) and lookup.num_hit_tokens == 4
 
 
-def test_lookups_that_are_too_short_disabled_or_skipped() -> None:
+def test_short_disabled_and_skipped_lookups_have_no_reason() -> None:
     engine = FakeEngine()
     looked_up(engine, PROMPT)
-    assert why(looked_up(engine, PROMPT[:4])) == ("too_short", None, 0, 4)
-    assert why(looked_up(FakeEngine(enable_prefix_caching=False), PROMPT)) == ("disabled", None, None, 0)
+    assert reason_of(looked_up(engine, PROMPT[:4])) == ("too_short", None, 0, 4)
+    assert reason_of(looked_up(FakeEngine(enable_prefix_caching=False), PROMPT)) == ("disabled", None, None, 0)
     assert engine.manager.lookup(9, PROMPT, None, skip=True).verdict == "skipped"
 
 
@@ -108,7 +108,7 @@ def test_two_prompts_in_one_step_explain_each_other() -> None:
     engine = FakeEngine()
     engine.add(PROMPT[:9], max_tokens=1)
     engine.add([*PROMPT[:5], 1, 2, 3, 4], max_tokens=1)
-    assert [why(op) for op in of_type(engine.step(), Lookup)] == [
+    assert [reason_of(op) for op in of_type(engine.step(), Lookup)] == [
         ("miss", "nothing_shared", None, 0),
         ("hit", "differs", 0, 5),
     ]
@@ -138,13 +138,14 @@ def test_the_history_is_bounded_and_reports_forgotten() -> None:
         ([5] * 99 + [1], [5] * 99 + [2], 99),
     ],
 )
-def test_common_prefix(a: list[int], b: list[int], shared: int) -> None:
+def test_common_prefix_is_symmetric(a: list[int], b: list[int], shared: int) -> None:
     assert common_prefix(a, b) == common_prefix(b, a) == shared
 
 
-def test_residency_of_an_evicted_block() -> None:
-    """2 blocks. Step 0 allocates block 0, steps 1 and 3 hit it, step 4 needs both blocks: it lived 4 steps, idle for 1,
-    with 2 steps between its hits. Block 1 has no hash whenever it is free."""
+def test_an_eviction_has_lifetime_idle_time_and_reuse_gaps() -> None:
+    """Step 0 allocates block 0, steps 1 and 3 hit it, and step 4 needs both blocks. Block 0 lived for 4 steps, was idle
+    for 1, and has 2 steps between its hits. Block 1 has no hash whenever it is free.
+    """
     engine = FakeEngine(num_blocks=2)
     looked_up(engine, PROMPT[:5])
     looked_up(engine, PROMPT[:5])
@@ -156,8 +157,8 @@ def test_residency_of_an_evicted_block() -> None:
     assert (evict.num_hits, evict.reuse_gap_steps) == (2, [2])
 
 
-def test_recent_lookups_are_remembered_in_tokens() -> None:
-    """Queried tokens are 12 + 12 + 3; 8 of the second prompt hit. Old requests leave the window."""
+def test_recent_lookups_are_counted_in_tokens() -> None:
+    """Queries have 12, 12 and 3 tokens, and 8 of the second prompt hit. Old requests leave the window."""
     engine = FakeEngine()
     looked_up(engine, PROMPT)
     looked_up(engine, PROMPT)
@@ -173,7 +174,7 @@ PARTS = st.lists(st.lists(st.integers(0, 1), max_size=5).map(lambda part: array(
 
 
 @given(PARTS, PARTS)
-def test_prefixes_in_parts_are_shared_like_whole_ones(one: Parts, other: Parts) -> None:
-    whole = [list(chain.from_iterable(parts)) for parts in (one, other)]
-    assert common_prefix_of_parts(one, other) == common_prefix(*whole)
-    assert common_prefix_of_parts(one, one) == len(whole[0])
+def test_common_prefixes_of_parts_equal_those_of_joined_tokens(one: Parts, other: Parts) -> None:
+    joined = [list(chain.from_iterable(parts)) for parts in (one, other)]
+    assert common_prefix_of_parts(one, other) == common_prefix(*joined)
+    assert common_prefix_of_parts(one, one) == len(joined[0])

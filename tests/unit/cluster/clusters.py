@@ -1,4 +1,4 @@
-"""Clusters on this thread, and the invariants of their logs."""
+"""Clusters of instances on this thread, with checks of their logs."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,35 +39,35 @@ def run(cluster: Cluster, most: int = 1000) -> None:
         if not cluster.num_unfinished:
             return
         cluster.step()
-        look(cluster)
-    raise AssertionError(f"{cluster.num_unfinished} requests are not over after {most} steps")
+        check_state(cluster)
+    raise AssertionError(f"{cluster.num_unfinished} requests are unfinished after {most} steps")
 
 
-def look(cluster: Cluster) -> None:
-    """Check that the log's state is that of the live pools, instance by instance."""
+def check_state(cluster: Cluster) -> None:
+    """Check that the log's state equals each instance's live pool."""
     state = cluster.log.state_now()
     for index, one in enumerate(cluster.instances):
         assert isinstance(one, LocalInstance)
         one.engine.check_integrity()
         now = one.engine.snapshot()
-        own = {i for i, sequence in state.sequences.items() if sequence.instance == index}
+        ids = {i for i, sequence in state.sequences.items() if sequence.instance == index}
         groups = state.own_groups[index]
-        blocks = [block for block in state.blocks if _is_of(state, block.block_id, index)]
+        blocks = [block for block in state.blocks if _belongs_to(state, block.block_id, index)]
         assert now.ref_counts == [block.ref_count for block in blocks]
         assert now.block_hashes == [block.block_hash for block in blocks]
         assert now.free_queues == [state.free_queues[group] for group in groups]
-        assert now.waiting == [i for i in state.waiting if i in own]
-        assert now.running == [i for i in state.running if i in own]
-        assert now.receiving == [i for i in state.receiving if i in own]
-        assert now.holding == [i for i in state.holding if i in own]
+        assert now.waiting == [i for i in state.waiting if i in ids]
+        assert now.running == [i for i in state.running if i in ids]
+        assert now.receiving == [i for i in state.receiving if i in ids]
+        assert now.holding == [i for i in state.holding if i in ids]
         tables = {
-            i: [state.sequences[i].block_tables[g] for g in groups] for i in own if held_blocks(state.sequences[i])
+            i: [state.sequences[i].block_tables[g] for g in groups] for i in ids if held_blocks(state.sequences[i])
         }
         assert {i: t for i, t in now.block_tables.items() if any(t)} == tables
     assert cluster.log.record(len(cluster.log) - 1).memory == memory_figures(state)
 
 
-def _is_of(state: State, block_id: int, index: int) -> bool:
+def _belongs_to(state: State, block_id: int, index: int) -> bool:
     groups = [state.block_groups[group] for group in state.own_groups[index]]
     return any(group.first_block <= block_id < group.first_block + group.num_blocks for group in groups)
 
@@ -75,8 +75,7 @@ def _is_of(state: State, block_id: int, index: int) -> bool:
 def outputs(cluster: Cluster) -> dict[str, list[int]]:
     """Return each request's output tokens, by its id."""
     sequences = cluster.log.state_now().sequences.values()
-    whole = [s for s in sequences if "/" not in s.request_id]
-    return {s.request_id: s.token_ids[s.num_prompt_tokens :] for s in whole}
+    return {s.request_id: s.token_ids[s.num_prompt_tokens :] for s in sequences if "/" not in s.request_id}
 
 
 def ask(prompt: list[int], sampling: SamplingParams = GREEDY, **more: Any) -> RequestSpec:
@@ -84,7 +83,7 @@ def ask(prompt: list[int], sampling: SamplingParams = GREEDY, **more: Any) -> Re
 
 
 def log_of_everything(model: LoadedModel, path: Path, capture: CaptureRequest | None = None) -> None:
-    """Log several instances with transfers, hits, a failed transfer, and two lost instances that restart."""
+    """Log a run of several instances with transfers, hits, a failed transfer, and two lost instances that restart."""
     config = EngineConfig(block_size=4, num_blocks=40, attention_window=8, sliding_window_pattern=2)
     cluster = cluster_of(model, config, Shape(prefill=1, decode=1, mixed=1), log_path=path, capture=capture, lease=1.0)
     prompts = [[first + i for i in range(17)] for first in (10, 10, 40, 70)]
@@ -95,7 +94,7 @@ def log_of_everything(model: LoadedModel, path: Path, capture: CaptureRequest | 
     cluster.submit([ask([90 + i for i in range(9)])])
     run(cluster)
     cluster.submit([ask([110 + i for i in range(9)])])
-    cluster.step()  # its prompt is computed, and nothing was fetched yet
+    cluster.step()  # computes the prompt, before any block is fetched
     cluster.lose(0)
     run(cluster)
     cluster.close()

@@ -1,4 +1,4 @@
-"""Instances as processes over a small model in a folder, and their use in tests."""
+"""Instances as processes that serve a small model from a folder."""
 
 import os
 import select
@@ -28,18 +28,18 @@ from tests.tiny_models import tiny_model, tiny_tokenizer
 T = TypeVar("T")
 GREEDY = SamplingParams(max_tokens=9, ignore_eos=True)
 ONE = SamplingParams(max_tokens=1, ignore_eos=True)
-PATIENCE = 60.0  # seconds; a test that waits for longer has failed
+MAX_WAIT = 60.0  # seconds; a test that waits for longer fails
 
 
 def save_tiny_llama(folder: Path) -> str:
-    """Save the weights of `tiny_llama` for processes to load."""
+    """Save `tiny_llama` in a folder from which processes load it."""
     tiny_model("llama").save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
     return str(folder)
 
 
 def start_preloaded(patch: pytest.MonkeyPatch) -> None:
-    """Start instances from a process that has imported torch already."""
+    """Fork instances from a process that has already imported torch."""
     preloaded = SimpleNamespace(**{**vars(subprocess), "Popen": PreloadedPopen})
     patch.setattr(worker_process, "subprocess", preloaded)
 
@@ -53,24 +53,24 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
-def until(true: Callable[[], T], seconds: float = PATIENCE) -> T:
-    """Return the value of `true` once it is truthy."""
+def until(condition: Callable[[], T], seconds: float = MAX_WAIT) -> T:
+    """Return the value of `condition()` once it is truthy."""
     end = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < end, "it did not happen in time"
+    while not (found := condition()):
+        assert time.monotonic() < end, f"the condition did not become true within {seconds} s"
         time.sleep(0.01)
     return found
 
 
-class Couple:
-    """Prefill and decode instance, driven by hand."""
+class InstancePair:
+    """Prefill and decode instance that a test drives turn by turn."""
 
     def __init__(self, processes: Processes, config: EngineConfig, decode_config: EngineConfig | None = None) -> None:
         decode = decode_config or config
         self.prefill = processes.start("prefill-0", "prefill", config, IdNamespace(0, 0, 0, 2))
         self.decode = processes.start("decode-0", "decode", decode, IdNamespace(config.num_blocks or 0, 0, 1, 2))
         for one in (self.prefill, self.decode):
-            one.wait_until_ready()  # no lease ends meanwhile
+            one.wait_until_ready()  # otherwise a lease could expire meanwhile
         self.ops: dict[str, list[Op]] = {"prefill-0": [], "decode-0": []}
         self.tokens: dict[int, list[int]] = {}
         self._names = 0
@@ -79,12 +79,12 @@ class Couple:
         one.begin_turn()
         produced = list[Produced]()
         while one.num_turns:
-            select.select([one.fileno()], [], [], PATIENCE)
+            select.select([one.fileno()], [], [], MAX_WAIT)
             produced += self.take(one)
         return produced
 
     def take(self, one: ProcessInstance) -> list[Produced]:
-        """Return the output so far."""
+        """Read the available output, and note its operations and tokens."""
         produced = one.take()
         for record, _, _ in produced:
             self.ops[one.name] += record.ops
@@ -93,15 +93,15 @@ class Couple:
         return produced
 
     def run(self, one: ProcessInstance, is_done: Callable[[], bool] | None = None) -> None:
-        """Take turns until the instance has nothing left to do, or the condition holds."""
-        end = time.monotonic() + PATIENCE
+        """Take turns until the instance is idle or the condition holds."""
+        end = time.monotonic() + MAX_WAIT
         self.take(one)
         while not (is_done() if is_done else one.load.unfinished == one.load.holding == 0):
-            assert time.monotonic() < end, f"{one.name} has not come to an end: {one.load}"
+            assert time.monotonic() < end, f"{one.name} is still busy: {one.load}"
             self.turn(one)
 
     def send(self, prompt: list[int]) -> RemoteBlocks:
-        """Have the prompt computed and held."""
+        """Compute the prompt on the prefill instance and return the offer of its blocks."""
         name = f"t{self._names}"
         self._names += 1
         spec = RequestSpec(prompt, ONE, name, transfer=name, kv_role="kv_producer")
@@ -111,7 +111,7 @@ class Couple:
         return offers[0]
 
     def receive(self, remote: RemoteBlocks, prompt: list[int], **more: Any) -> int:
-        """Submit it on the decode instance; return the sequence's id."""
+        """Submit the prompt to the decode instance and return the sequence's id."""
         spec = RequestSpec(prompt, GREEDY, transfer=remote.transfer, kv_role="kv_consumer", **more)
         self.decode.submit([RoutedRequest(spec, remote)])
         (produced,) = self.take(self.decode)
@@ -123,6 +123,8 @@ class Couple:
 
 
 @contextmanager
-def couple(workers: Workers, config: EngineConfig, decode: EngineConfig | None = None, **more: Any) -> Iterator[Couple]:
+def instance_pair(
+    workers: Workers, config: EngineConfig, decode: EngineConfig | None = None, **more: Any
+) -> Iterator[InstancePair]:
     with Processes(workers, **more) as processes:
-        yield Couple(processes, config, decode)
+        yield InstancePair(processes, config, decode)

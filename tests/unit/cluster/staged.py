@@ -1,10 +1,10 @@
-"""Instances with delayed messages that a test delivers, in every order that processes could show.
+"""Instances whose messages a test delivers, in every order that is possible with processes.
 
     cluster ── calls ──► inbox   a working instance   outbox ── records ──► cluster
 
-Each instance sends and receives in order; between two instances only their messages impose an order. A pull waits until
-the test runs it, and may end later than it has read. Only `wait` moves the clock: no lease ends because the machine is
-busy.
+Each instance sends and receives in order. Between two instances only their messages impose an order. A pull waits until
+the test runs it, and may end later than its read. Only `wait` moves the clock, so no lease expires because the machine
+is busy.
 """
 
 from collections import deque
@@ -52,8 +52,8 @@ class StagedInstance(LocalInstance):
         super().__init__(*arguments, **more)
         self._inbox = deque[Sequence[RoutedRequest]]()
         self._delivered: list[Produced] = []
-        self.delivers_last_messages = True  # when it is killed: to its last word
-        self.failures = 0  # of steps
+        self.delivers_last_messages = True  # whether `kill` delivers pending messages
+        self.failures = 0  # failed steps
 
     @property
     def is_busy(self) -> bool:
@@ -65,7 +65,7 @@ class StagedInstance(LocalInstance):
         return len(self._pulls.waiting) if self.is_ready else 0
 
     @property
-    def num_said(self) -> int:
+    def num_undelivered(self) -> int:
         return len(self._produced)
 
     @property
@@ -79,14 +79,14 @@ class StagedInstance(LocalInstance):
     def abort(self, request_id: str) -> bool:
         self._receive()
         found = super().abort(request_id)
-        self.deliver(self.num_said)
+        self.deliver(self.num_undelivered)
         return found
 
     def begin_turn(self) -> None:
         """Queue a turn for `work`."""
 
     def work(self) -> None:
-        """Read the inbox, then take a turn. A step that fails is counted."""
+        """Read the inbox, then take a turn. Failed steps are counted."""
         self._receive()
         try:
             self.engine.take_transfers()
@@ -96,7 +96,7 @@ class StagedInstance(LocalInstance):
             self.failures += 1
 
     def pull(self) -> None:
-        """Carry out the oldest pending transfer."""
+        """Run the oldest pending transfer."""
         self._pulls.waiting.popleft()()
 
     def deliver(self, count: int = 1) -> None:
@@ -111,7 +111,7 @@ class StagedInstance(LocalInstance):
         if self.is_ready:
             super().kill()
             if self.delivers_last_messages:
-                self.deliver(self.num_said)
+                self.deliver(self.num_undelivered)
 
     def _receive(self) -> None:
         while self._inbox:
@@ -119,30 +119,30 @@ class StagedInstance(LocalInstance):
 
 
 class Lagging(LocalLink):
-    """Link on which something may happen between the read of blocks and the receiver's look at the clock."""
+    """Link that can call back between the read of blocks and the receiver's check of the clock."""
 
     def __init__(self, senders: Mapping[str, Sender]) -> None:
         super().__init__(senders)
         self.then: list[Callable[[], object]] = []
 
     def to(self, engine_id: str) -> Any:
-        return _Lagging(super().to(engine_id), self.then)
+        return _LaggingSender(super().to(engine_id), self.then)
 
 
-class _Lagging:
+class _LaggingSender:
     def __init__(self, sender: Sender, then: list[Callable[[], object]]) -> None:
         self._sender, self._then = sender, then
         self.renew, self.received = sender.renew, sender.received
 
-    def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
-        contents = self._sender.read(transfer, wanted)
+    def read(self, transfer: str, blocks: Sequence[tuple[int, int]]) -> list[bytes]:
+        contents = self._sender.read(transfer, blocks)
         while self._then:
             self._then.pop()()
         return contents
 
 
 class StagedCluster:
-    """A cluster of staged instances, and the links between them."""
+    """Cluster of staged instances, with the links between them."""
 
     def __init__(self, model: LoadedModel, config: EngineConfig, **more: Any) -> None:
         self.links: list[Lagging] = []

@@ -1,4 +1,4 @@
-"""Several instances behind one interface produce one engine's tokens and one sound log, and leak nothing."""
+"""Clusters of instances: tokens equal those of one engine, the log is valid, and no block leaks."""
 
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from engine.trace.check import check
 from engine.trace.log import TraceReader
 from engine.trace.operations import Arrive, Finish, Lost, Send, Submit, TransferFailed
 from tests.tiny_models import FAMILIES, tiny_model, tiny_tokenizer
-from tests.unit.cluster.clusters import GREEDY, Shape, ask, cluster_of, log_of_everything, look, outputs, run
-from tests.unit.connector.pair import PROMPTS, SETTINGS, SHARED, alone
+from tests.unit.cluster.clusters import GREEDY, Shape, ask, check_state, cluster_of, log_of_everything, outputs, run
+from tests.unit.connector.pair import PROMPTS, SETTINGS, SHARED, baseline
 from tests.unit.engine.runs import tiny_llama
 
 PLAIN = EngineConfig(block_size=4, num_blocks=40)
@@ -33,7 +33,7 @@ def ops_of(path: Path) -> list[object]:
 
 
 @pytest.mark.parametrize(("name", "shape"), CASES)
-def test_the_tokens_are_those_of_one_engine(name: str, shape: str, tmp_path: Path) -> None:
+def test_clusters_give_the_tokens_of_one_engine(name: str, shape: str, tmp_path: Path) -> None:
     config, path = SETTINGS[name], tmp_path / "run.kvtrace"
     cluster = cluster_of(tiny_llama(), config, SHAPES[shape], log_path=path)
     found = cluster.submit([ask(prompt) for prompt in PROMPTS])
@@ -41,7 +41,7 @@ def test_the_tokens_are_those_of_one_engine(name: str, shape: str, tmp_path: Pat
     cluster.close()
     assert list(check(path)) == []
     generated = outputs_in(path)
-    assert [generated[one.request_id] for one in found] == alone(config, PROMPTS)
+    assert [generated[one.request_id] for one in found] == baseline(config, PROMPTS)
 
 
 def outputs_in(path: Path) -> dict[str, list[int]]:
@@ -51,7 +51,7 @@ def outputs_in(path: Path) -> dict[str, list[int]]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family(family: str, tmp_path: Path) -> None:
+def test_every_model_family_gives_the_tokens_of_one_engine(family: str, tmp_path: Path) -> None:
     model = from_module(tiny_model(family), tiny_tokenizer(), family)
     config, path = EngineConfig(block_size=2, num_blocks=64), tmp_path / "run.kvtrace"
     cluster = cluster_of(model, config, log_path=path)
@@ -59,25 +59,25 @@ def test_every_family(family: str, tmp_path: Path) -> None:
     run(cluster)
     generated = outputs(cluster)
     cluster.close()
-    assert [generated[one.request_id] for one in found] == alone(config, PROMPTS, model)
+    assert [generated[one.request_id] for one in found] == baseline(config, PROMPTS, model)
     assert list(check(path)) == []
 
 
 def test_the_same_inputs_give_the_same_log(tmp_path: Path) -> None:
     """The logs are equal except for clock readings."""
-    seen = []
+    logs = []
     for name in ("a", "b"):
         cluster = cluster_of(tiny_llama(), PLAIN, Shape(2, 1), log_path=tmp_path / name)
         cluster.submit([ask(prompt, SamplingParams(max_tokens=5, temperature=1.0)) for prompt in PROMPTS])
         run(cluster)
         records = [cluster.log.record(index) for index in range(len(cluster.log))]
-        seen.append([(r.instance, r.kind, r.batch, r.outputs, [type(op) for op in r.ops]) for r in records])
+        logs.append([(r.instance, r.kind, r.batch, r.outputs, [type(op) for op in r.ops]) for r in records])
         cluster.close()
-    assert seen[0] == seen[1]
+    assert logs[0] == logs[1]
 
 
-def test_draws_are_those_of_one_engine() -> None:
-    """An unset seed depends on the request, not on how many an instance has served."""
+def test_random_draws_equal_those_of_one_engine() -> None:
+    """The default seed depends on the request and not on the number of requests that an instance has served."""
     drawn = SamplingParams(max_tokens=9, temperature=1.0, ignore_eos=True)
     with Engine(tiny_llama(), PLAIN, keep_log=False) as engine:
         requests = [engine.add_request(prompt, drawn) for prompt in PROMPTS]
@@ -92,7 +92,7 @@ def test_draws_are_those_of_one_engine() -> None:
     assert [generated[one.request_id] for one in found] == expected
 
 
-def test_samples_and_beams_fork_where_they_decode() -> None:
+def test_samples_and_beams_fork_on_the_decode_instance() -> None:
     for sampling in (
         SamplingParams(max_tokens=6, n=3, temperature=1.0, seed=1, ignore_eos=True),
         SamplingParams(max_tokens=6, use_beam_search=True, beam_width=3, n=2, ignore_eos=True),
@@ -106,14 +106,14 @@ def test_samples_and_beams_fork_where_they_decode() -> None:
         cluster.submit([ask(SHARED, sampling)])
         run(cluster)
         state = cluster.log.state_now()
-        whole = [s for s in state.sequences.values() if "/" not in s.request_id and s.finish_reason != "dropped"]
-        ranked = sorted(whole, key=lambda s: (s.rank is None, s.rank))[: sampling.n]
+        decoded = [s for s in state.sequences.values() if "/" not in s.request_id and s.finish_reason != "dropped"]
+        ranked = sorted(decoded, key=lambda s: (s.rank is None, s.rank))[: sampling.n]
         assert sorted(s.token_ids[s.num_prompt_tokens :] for s in ranked) == expected
-        assert all(s.instance == 1 for s in whole)
+        assert all(s.instance == 1 for s in decoded)
         cluster.close()
 
 
-def test_prompt_log_probabilities_stay_where_they_are_asked_for() -> None:
+def test_a_request_with_prompt_logprobs_runs_on_the_decode_instance_only() -> None:
     cluster = cluster_of(tiny_llama(), PLAIN)
     cluster.submit([ask(SHARED, SamplingParams(max_tokens=3, prompt_logprobs=1, ignore_eos=True))])
     run(cluster)
@@ -126,10 +126,8 @@ def test_prompt_log_probabilities_stay_where_they_are_asked_for() -> None:
 @pytest.mark.parametrize("steps", range(12))
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_lost_instance_ends_its_sequences_and_restarts(index: int, steps: int, tmp_path: Path) -> None:
-    """The instance is lost at every possible step: answers are right, lost requests are aborted, and the next request
-    is served.
-    """
-    path, expected = tmp_path / "run.kvtrace", alone(PLAIN, PROMPTS)
+    """Tokens are right, requests on a lost decode instance are aborted, and the next request is served."""
+    path, expected = tmp_path / "run.kvtrace", baseline(PLAIN, PROMPTS)
     cluster = cluster_of(tiny_llama(), PLAIN, log_path=path, lease=0.5)
     found = cluster.submit([ask(prompt) for prompt in PROMPTS])
     for _ in range(steps):
@@ -138,25 +136,24 @@ def test_a_lost_instance_ends_its_sequences_and_restarts(index: int, steps: int,
     run(cluster)
     again = cluster.submit([ask(PROMPTS[0])])
     run(cluster)
-    look(cluster)
+    check_state(cluster)
     state, generated = cluster.log.state_now(), outputs(cluster)
     cluster.close()
     assert list(check(path)) == []
     for one, tokens in zip(found, expected, strict=True):
-        whole = [s for s in state.sequences.values() if s.request_id == one.request_id]
-        reasons = {s.finish_reason for s in whole}
+        reasons = {s.finish_reason for s in state.sequences.values() if s.request_id == one.request_id}
         assert generated.get(one.request_id, []) == (
             tokens if reasons == {"length"} else tokens[: len(generated[one.request_id])]
         )
-        assert index == 1 or reasons == {"length"}, "a prompt can be computed again"
+        assert index == 1 or reasons == {"length"}, "prompts are computed again"
     assert generated[again[0].request_id] == expected[0]
     assert memory_held(path) == 0 and not state.holding
     assert len([op for op in ops_of(path) if isinstance(op, Lost)]) == 1
-    assert counted_in(path) == len(PROMPTS) + 1, "each request is over once, whatever became of it"
+    assert num_finished(path) == len(PROMPTS) + 1, "each request ends once"
 
 
-def counted_in(path: Path) -> int:
-    """Return the requests that a server's metrics count as finished."""
+def num_finished(path: Path) -> int:
+    """Return the number of requests that the metrics count as finished."""
     with TraceReader(path) as log:
         tally = Tally(log.header.model.max_position)
         fold = Fold(log.header, tally)
@@ -171,37 +168,36 @@ def memory_held(path: Path) -> int:
         return log.record(len(log) - 1).memory.blocks_held
 
 
-def test_a_sender_that_ends_while_blocks_are_awaited_costs_a_prefill(tmp_path: Path) -> None:
+def test_losing_a_sender_with_awaited_blocks_costs_a_prefill(tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
     cluster = cluster_of(tiny_llama(), PLAIN, log_path=path)
     cluster.submit([ask(SHARED)])
-    cluster.step()  # its prompt is computed, and the other instance is notified
+    cluster.step()  # computes the prompt and notifies the decode instance
     cluster.lose(0)
     run(cluster)
     generated = outputs(cluster)
     cluster.close()
-    # the restarted instance of that name does not know it
+    # the restarted instance of the same name does not know the transfer
     assert [op.reason for op in ops_of(path) if isinstance(op, TransferFailed)] == ["unknown"]
-    assert generated["request-0"] == alone(PLAIN, [SHARED])[0] and list(check(path)) == []
+    assert generated["request-0"] == baseline(PLAIN, [SHARED])[0] and list(check(path)) == []
 
 
-def test_aborted_before_and_after_its_prompt_is_computed(tmp_path: Path) -> None:
+def test_a_request_is_aborted_before_or_after_its_prefill(tmp_path: Path) -> None:
     for steps in range(5):
         path = tmp_path / f"{steps}.kvtrace"
         cluster = cluster_of(tiny_llama(), PLAIN, log_path=path)
         cluster.submit([ask(SHARED), ask(PROMPTS[2])])
         for _ in range(steps):
             cluster.step()
-        assert cluster.abort("request-0") and not cluster.abort("request-0") and not cluster.abort("nobody")
+        assert cluster.abort("request-0") and not cluster.abort("request-0") and not cluster.abort("unknown")
         run(cluster)
-        assert outputs(cluster)["request-1"] == alone(PLAIN, [PROMPTS[2]])[0]
+        assert outputs(cluster)["request-1"] == baseline(PLAIN, [PROMPTS[2]])[0]
         cluster.close()
         assert list(check(path)) == [] and memory_held(path) == 0
         assert "abort" in [op.reason for op in ops_of(path) if isinstance(op, Finish)]
 
 
-def test_a_request_is_not_queued_before_itself() -> None:
-    """Requests are assigned in turn, the first one to the first instance."""
+def test_requests_are_assigned_round_robin() -> None:
     cluster = cluster_of(tiny_llama(), PLAIN, Shape(mixed=3))
     cluster.submit([ask(prompt) for prompt in PROMPTS])
     state = cluster.log.state_now()
@@ -220,7 +216,7 @@ def test_checked_requests_get_unused_ids() -> None:
     cluster.close()
 
 
-def test_prompts_are_accepted_together_or_not_at_all() -> None:
+def test_one_invalid_prompt_refuses_the_whole_submission() -> None:
     cluster = cluster_of(tiny_llama(), PLAIN)
     with pytest.raises(RequestError):
         cluster.submit([ask(SHARED), ask([])])
@@ -253,22 +249,22 @@ def test_both_parts_of_a_request_have_one_transfer(tmp_path: Path) -> None:
     assert first.transfer == second.transfer
 
 
-def test_a_log_of_everything_is_sound(tmp_path: Path) -> None:
+def test_a_log_of_transfers_and_lost_instances_is_valid(tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
     log_of_everything(tiny_llama(), path)
     assert list(check(path)) == []
     assert {type(op) for op in ops_of(path)} >= {Lost, Arrive, Send, TransferFailed}
 
 
-def test_an_accepted_request_is_not_refused_by_its_decode_instance() -> None:
-    """The decode instance has one place; the second request waits for it longer than any objective; the third is
-    refused.
+def test_an_accepted_request_is_not_rejected_by_its_decode_instance() -> None:
+    """The decode instance runs one sequence. The second request waits longer than the objective and is not rejected.
+    The third one is rejected on submission.
     """
     config = EngineConfig(block_size=4, num_blocks=60, max_num_seqs=1, ttft_slo=60.0)
     cluster = cluster_of(tiny_llama(), config, Shape(prefill=1, mixed=1))
     long = ask(PROMPTS[0], SamplingParams(max_tokens=30, ignore_eos=True))
     cluster.submit([ask(PROMPTS[1])])
-    run(cluster)  # and something is measured
+    run(cluster)  # measures the instances
     cluster.submit([long, ask(PROMPTS[1])])
     cluster.dispatch.router.ttft_slo = 1e-9
     with pytest.raises(RejectedError, match="but the objective is 1e-09 s"):
@@ -279,7 +275,7 @@ def test_an_accepted_request_is_not_refused_by_its_decode_instance() -> None:
     cluster.close()
 
 
-def test_hits_and_what_is_computed_do_not_count_as_queued() -> None:
+def test_queued_tokens_exclude_hits_and_computed_tokens() -> None:
     """Five blocks of the prompt's 23 tokens hit on the instance that computed them."""
     cluster = cluster_of(tiny_llama(), EngineConfig(block_size=4, num_blocks=60), Shape(mixed=2))
     cluster.dispatch.router.policy = "longest_prefix"

@@ -1,4 +1,4 @@
-"""The log's view of a pool equals the pool's own state, after every record."""
+"""The view of a pool that is derived from the log equals the pool's state after every record."""
 
 import pytest
 
@@ -10,11 +10,11 @@ from engine.trace.operations import Lost, Receive
 from tests.unit.connector.pair import Pair
 from tests.unit.engine.runs import CONFIGS, POLICIES, PROMPTS, log_of, run, tiny_llama
 
-NOBODY = 1 << 40  # a sequence that asks, and never came
+UNKNOWN_SEQUENCE = 1 << 40  # id of lookups without a request
 
 
 class Watch:
-    """Reader of an engine's records that compares the view with the engine's cache."""
+    """Comparison of an engine's cache with the view derived from its records."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -30,8 +30,8 @@ class Watch:
         sequences = log.state_now().sequences.values()
         for token_ids in [*PROMPTS, *([*sequence.token_ids, 1] for sequence in sequences)]:
             for salt in (None, "other"):
-                theirs = self.engine._cache.lookup(NOBODY, token_ids, salt)
-                self.engine._cache.forget(NOBODY)
+                theirs = self.engine._cache.lookup(UNKNOWN_SEQUENCE, token_ids, salt)
+                self.engine._cache.forget(UNKNOWN_SEQUENCE)
                 ours = self.view.match(token_ids, HashChain(self.engine.config.block_size, salt))
                 assert ours == theirs.hits
                 self.num_hits += bool(ours)
@@ -54,7 +54,7 @@ def test_the_pool_view_predicts_the_engines_hits(name: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", [None, 2])
-def test_blocks_that_were_received_are_found(pattern: int | None) -> None:
+def test_received_blocks_are_found(pattern: int | None) -> None:
     window = None if pattern is None else 8
     config = EngineConfig(block_size=4, num_blocks=40, attention_window=window, sliding_window_pattern=pattern)
     pair = Pair(tiny_llama(), config)

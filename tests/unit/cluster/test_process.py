@@ -1,4 +1,4 @@
-"""Instances as processes: the tokens of one engine, whichever process ends when; and nothing is left behind."""
+"""Instances as processes: tokens equal those of one engine, and killed processes leave nothing behind."""
 
 import os
 import signal
@@ -32,9 +32,9 @@ from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace.check import check
 from engine.trace.operations import Arrive, Await, Expire, Finish, Lost, Receive, Send, TransferFailed
 from tests.conftest import ROOT
-from tests.unit.cluster.clusters import ask
-from tests.unit.cluster.processes import GREEDY, couple, is_running, start_preloaded, until
-from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, alone
+from tests.unit.cluster.clusters import ask, outputs
+from tests.unit.cluster.processes import GREEDY, instance_pair, is_running, start_preloaded, until
+from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, baseline
 
 pytestmark = pytest.mark.slow
 SHAPES = {"1+1": (1, 1, 0), "two mixed": (0, 0, 2), "1+1+1": (1, 1, 1)}
@@ -45,18 +45,18 @@ CASES = [(name, "1+1") for name in SETTINGS] + [
 
 @pytest.fixture(scope="module")
 def workers(folder: str) -> Iterator[Workers]:
-    """Start workers once; a killed one is replaced. None is left at the end, and no file."""
+    """Workers for all tests. At the end no process and no file is left."""
     started = list[int]()
     begin = WorkerProcess.__init__
 
-    def noted(self: WorkerProcess) -> None:
+    def record_start(self: WorkerProcess) -> None:
         begin(self)
         started.append(self.pid)
 
     with tempfile.TemporaryDirectory(prefix="kvt-") as short, pytest.MonkeyPatch.context() as patch:
         start_preloaded(patch)
         patch.setattr(tempfile, "tempdir", short)
-        patch.setattr(WorkerProcess, "__init__", noted)
+        patch.setattr(WorkerProcess, "__init__", record_start)
         with Workers(ModelSource(folder)) as store:
             store.warm(4)
             yield store
@@ -79,12 +79,7 @@ def run(cluster: Cluster, most: int = 5000) -> None:
         if not cluster.num_unfinished:
             return
         cluster.step()
-    raise AssertionError(f"{cluster.num_unfinished} requests are not over after {most} steps")
-
-
-def outputs(cluster: Cluster) -> dict[str, list[int]]:
-    sequences = cluster.log.state_now().sequences.values()
-    return {s.request_id: s.token_ids[s.num_prompt_tokens :] for s in sequences if "/" not in s.request_id}
+    raise AssertionError(f"{cluster.num_unfinished} requests are unfinished after {most} steps")
 
 
 def ops_in(cluster: Cluster) -> list[Any]:
@@ -92,7 +87,7 @@ def ops_in(cluster: Cluster) -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "shape"), CASES)
-def test_the_tokens_are_those_of_one_engine(
+def test_processes_give_the_tokens_of_one_engine(
     name: str, shape: str, model: LoadedModel, workers: Workers, tmp_path: Path
 ) -> None:
     path = tmp_path / "run.kvtrace"
@@ -101,18 +96,18 @@ def test_the_tokens_are_those_of_one_engine(
         run(cluster)
         generated, ops = outputs(cluster), ops_in(cluster)
         assert cluster.log.record(len(cluster.log) - 1).memory.blocks_held == 0
-    assert [generated[one.request_id] for one in found] == alone(SETTINGS[name], PROMPTS, model)
+    assert [generated[one.request_id] for one in found] == baseline(SETTINGS[name], PROMPTS, model)
     assert list(check(path)) == []
-    # where blocks are few, what came early may have to make room for a sequence that came later
+    # in a tight pool, received blocks may have to make room for another sequence
     assert {op.reason for op in ops if isinstance(op, TransferFailed)} <= (
         {"no_room"} if SETTINGS[name].num_blocks == SETTINGS["tight"].num_blocks else set()
     )
-    came = [op for op in ops if isinstance(op, Arrive)]
-    assert (len(came) > 0) == (shape != "two mixed") and {op.link for op in came} <= {"shared memory"}
-    assert sum(op.num_bytes for op in came) == sum(op.num_bytes for op in ops if isinstance(op, Send))
+    arrivals = [op for op in ops if isinstance(op, Arrive)]
+    assert (len(arrivals) > 0) == (shape != "two mixed") and {op.link for op in arrivals} <= {"shared memory"}
+    assert sum(op.num_bytes for op in arrivals) == sum(op.num_bytes for op in ops if isinstance(op, Send))
 
 
-def test_text_samples_and_beams(model: LoadedModel, workers: Workers) -> None:
+def test_text_prompts_samples_and_beams_equal_those_of_one_engine(model: LoadedModel, workers: Workers) -> None:
     requests = [
         RequestSpec("春江潮水连海平", SamplingParams(max_tokens=6, n=3, temperature=1.0, ignore_eos=True)),
         RequestSpec(PROMPTS[0], SamplingParams(max_tokens=6, use_beam_search=True, beam_width=3, ignore_eos=True)),
@@ -134,14 +129,14 @@ def test_text_samples_and_beams(model: LoadedModel, workers: Workers) -> None:
         assert {tuple(output.output_token_ids) for output in request.outputs} <= found
 
 
-def test_refusals_use_the_same_words(model: LoadedModel, workers: Workers) -> None:
+def test_a_process_refuses_with_the_engines_own_errors(model: LoadedModel, workers: Workers) -> None:
     refused: list[tuple[RequestSpec, type[Refused]]] = [
         (RequestSpec([], GREEDY), RequestError),
         (RequestSpec([1] * 400, GREEDY), RequestError),
         (RequestSpec([999], GREEDY), RequestError),
         (RequestSpec([1], SamplingParams(temperature=-1.0)), ConfigError),
     ]
-    with couple(workers, PLAIN) as both, Engine(model, PLAIN) as engine:
+    with instance_pair(workers, PLAIN) as both, Engine(model, PLAIN) as engine:
         for spec, kind in refused:
             with pytest.raises(kind) as expected:
                 engine.check_requests([spec])
@@ -180,7 +175,7 @@ def test_a_failed_instances_process_is_reused(workers: Workers) -> None:
 
 
 def test_unreadable_models_are_refused(tmp_path: Path, workers: Workers) -> None:
-    """The same process then serves another model, and the first one again."""
+    """The process then serves the first model again."""
     worker = workers.take()
     with Workers(ModelSource(str(tmp_path))) as others:
         others.give_back(worker)
@@ -194,21 +189,21 @@ def test_unreadable_models_are_refused(tmp_path: Path, workers: Workers) -> None
 def test_the_layout_digest_is_equal_in_every_process(model: LoadedModel, workers: Workers) -> None:
     """Equal settings give equal layouts, and other settings different ones."""
     quantized, larger = replace(PLAIN, kv_cache_dtype="int8"), replace(PLAIN, block_size=8)
-    with couple(workers, PLAIN, larger) as both:
+    with instance_pair(workers, PLAIN, larger) as both:
         assert both.prefill.layout != both.decode.layout
         remote = both.send(PROMPTS[0])
         assert remote.layout == both.prefill.layout
         seq_id = both.receive(remote, PROMPTS[0])
         both.run(both.decode)
         assert [op.reason for op in both.of(TransferFailed, "decode-0")] == ["other_layout"]
-        assert both.tokens[seq_id] == alone(PLAIN, [PROMPTS[0]], model)[0]
+        assert both.tokens[seq_id] == baseline(PLAIN, [PROMPTS[0]], model)[0]
         first = both.prefill.layout
-    with couple(workers, PLAIN, quantized) as both:
+    with instance_pair(workers, PLAIN, quantized) as both:
         assert both.prefill.layout == first != both.decode.layout
 
 
 def test_arrays_are_captured_as_requested(workers: Workers) -> None:
-    with couple(workers, PLAIN) as both:
+    with instance_pair(workers, PLAIN) as both:
         both.decode.submit([RoutedRequest(RequestSpec([5, 6, 7], GREEDY))])
         captures = list[Any]()
         for request in (None, CaptureRequest(layers=[1], only=True), None):
@@ -224,11 +219,11 @@ def test_arrays_are_captured_as_requested(workers: Workers) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "during", "after"])
-def test_a_sender_that_is_killed_costs_a_prefill_at_most(when: str, model: LoadedModel, workers: Workers) -> None:
-    with couple(workers, PLAIN) as both:
+def test_a_killed_sender_costs_at_most_a_prefill(when: str, model: LoadedModel, workers: Workers) -> None:
+    with instance_pair(workers, PLAIN) as both:
         remote = both.send(PROMPTS[0])
         seq_id = both.receive(remote, PROMPTS[0])
-        if when == "during":  # it is called, and does not answer
+        if when == "during":  # a stopped process does not answer
             os.kill(both.prefill.pid, signal.SIGSTOP)
         if when != "before":
             both.run(both.decode, lambda: bool(both.of(Await if when == "during" else Arrive, "decode-0")))
@@ -239,15 +234,15 @@ def test_a_sender_that_is_killed_costs_a_prefill_at_most(when: str, model: Loade
         both.run(both.decode)
         failed = both.of(TransferFailed, "decode-0")
         assert [op.reason for op in failed] == ([] if when == "after" else ["gone"])
-        assert both.tokens[seq_id] == alone(PLAIN, [PROMPTS[0]], model)[0]
+        assert both.tokens[seq_id] == baseline(PLAIN, [PROMPTS[0]], model)[0]
         assert bool(both.of(Receive, "decode-0")) == (when == "after")
 
 
 @pytest.mark.parametrize("when", ["before", "during", "after"])
-def test_a_receiver_that_is_killed_leaves_nothing_held(when: str, workers: Workers) -> None:
+def test_the_blocks_for_a_killed_receiver_are_freed(when: str, workers: Workers) -> None:
     slow = 1000.0 if when == "during" else 1e9
     lease = {"before": 0.5, "during": 3.0, "after": 60.0}[when]
-    with couple(workers, PLAIN, lease=lease, bytes_per_second=slow) as both:
+    with instance_pair(workers, PLAIN, lease=lease, bytes_per_second=slow) as both:
         remote = both.send(PROMPTS[0])
         both.receive(remote, PROMPTS[0])
         if when != "before":
@@ -289,9 +284,9 @@ def test_an_ended_instance_is_restarted(model: LoadedModel, workers: Workers, tm
             os.kill(one.pid, signal.SIGKILL)
             run(cluster)
             assert cluster.instances[index] is not one
-            by_request, expected = outputs(cluster), alone(PLAIN, PROMPTS, model)
+            by_request, expected = outputs(cluster), baseline(PLAIN, PROMPTS, model)
             for request, tokens in zip(found, expected, strict=True):
-                generated = by_request[request.request_id]  # their decode instance ended: the tokens so far
+                generated = by_request[request.request_id]  # partial if the decode instance ended
                 assert generated == (tokens if index == 0 else tokens[: len(generated)])
         lost = [op for op in ops_in(cluster) if isinstance(op, Lost)]
     assert [op.detail for op in lost] == ["it was ended by SIGKILL"] * 2
@@ -301,7 +296,7 @@ def test_an_ended_instance_is_restarted(model: LoadedModel, workers: Workers, tm
 def test_an_instance_that_fails_to_start_is_not_restarted(
     folder: str, model: LoadedModel, workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each replacement of a killed process ends at once; the other instance does all the work."""
+    """Each replacement of a killed process exits at once. The other instance serves all requests."""
     path = tmp_path / "run.kvtrace"
     with Workers(ModelSource(folder)) as others:
         for _ in range(2):
@@ -315,7 +310,7 @@ def test_an_instance_that_fails_to_start_is_not_restarted(
             found = cluster.submit([ask(prompt) for prompt in PROMPTS])
             run(cluster)
             generated = outputs(cluster)
-            assert [generated[one.request_id] for one in found] == alone(PLAIN, PROMPTS, model)
+            assert [generated[one.request_id] for one in found] == baseline(PLAIN, PROMPTS, model)
         monkeypatch.undo()
         workers.give_back(others.take())
     assert list(check(path)) == []
@@ -337,7 +332,7 @@ time.sleep(600)
 
 
 def test_no_process_outlives_its_parent(folder: str) -> None:
-    """A process is ready while another may still be loading its weights."""
+    """One process is ready, and the other may still be loading its weights."""
     parent = subprocess.Popen([sys.executable, "-c", PARENT, folder], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     *pids, meeting = parent.stdout.readline().split()
@@ -350,10 +345,13 @@ def test_no_process_outlives_its_parent(folder: str) -> None:
 
 
 def test_threads_are_divided_among_instances() -> None:
-    here = min(len(os.sched_getaffinity(0)), torch.get_num_threads())
-    assert threads_per_instance(1) == here and threads_per_instance(here) == threads_per_instance(here + 1) == 1
+    num_threads = min(len(os.sched_getaffinity(0)), torch.get_num_threads())
+    assert (
+        threads_per_instance(1) == num_threads
+        and threads_per_instance(num_threads) == threads_per_instance(num_threads + 1) == 1
+    )
     torch.set_num_threads(1)
     try:
-        assert threads_per_instance(1) == 1, "as OMP_NUM_THREADS=1 has it"
+        assert threads_per_instance(1) == 1, "the limit of OMP_NUM_THREADS=1"
     finally:
-        torch.set_num_threads(here)
+        torch.set_num_threads(num_threads)

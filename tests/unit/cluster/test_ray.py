@@ -1,4 +1,4 @@
-"""Instances as Ray actors: the tokens of one engine, and a lost actor costs at most a prefill."""
+"""Instances as Ray actors: tokens equal those of one engine, and a lost actor costs at most a prefill."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from engine.simulate.degrees import request_rate
 from engine.trace.check import check
 from engine.trace.operations import Arrive, Expire, Lost, Send, TransferFailed
 from tests.unit.cluster.clusters import ask
-from tests.unit.cluster.processes import couple, until
-from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, alone
+from tests.unit.cluster.processes import instance_pair, until
+from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, baseline
 
 pytest.importorskip("ray", reason="ray is not installed: pip install kvtheater[ray]")
 pytestmark = pytest.mark.slow
@@ -42,7 +42,7 @@ def apart(config: EngineConfig) -> EngineConfig:
 
 
 @pytest.mark.parametrize("name", ["plain", "chunks", "swap", "hybrid", "int8"])
-def test_the_tokens_are_those_of_one_engine(name: str, model: LoadedModel, workers: Any, tmp_path: Path) -> None:
+def test_ray_actors_give_the_tokens_of_one_engine(name: str, model: LoadedModel, workers: Any, tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
     with closing(process_cluster(model, apart(SETTINGS[name]), workers, log_path=path)) as cluster:
         found = cluster.submit([ask(prompt) for prompt in PROMPTS])
@@ -51,11 +51,11 @@ def test_the_tokens_are_those_of_one_engine(name: str, model: LoadedModel, worke
         sequences = cluster.log.state_now().sequences.values()
         generated = {s.request_id: s.token_ids[s.num_prompt_tokens :] for s in sequences}
         ops = [op for index in range(len(cluster.log)) for op in cluster.log.record(index).ops]
-    assert [generated[one.request_id] for one in found] == alone(SETTINGS[name], PROMPTS, model)
+    assert [generated[one.request_id] for one in found] == baseline(SETTINGS[name], PROMPTS, model)
     assert list(check(path)) == []
-    came = [op for op in ops if isinstance(op, Arrive)]
-    assert {op.link for op in came} == {"ray object store"}
-    assert sum(op.num_bytes for op in came) == sum(op.num_bytes for op in ops if isinstance(op, Send)) > 0
+    arrivals = [op for op in ops if isinstance(op, Arrive)]
+    assert {op.link for op in arrivals} == {"ray object store"}
+    assert sum(op.num_bytes for op in arrivals) == sum(op.num_bytes for op in ops if isinstance(op, Send)) > 0
 
 
 def test_an_instance_that_cannot_start_reports_the_reason(workers: Any) -> None:
@@ -65,8 +65,8 @@ def test_an_instance_that_cannot_start_reports_the_reason(workers: Any) -> None:
             wrong.wait_until_ready()
 
 
-def test_reused_or_invented_references_are_refused(model: LoadedModel, workers: Any) -> None:
-    with couple(workers, PLAIN) as both:
+def test_invalid_transfer_references_are_refused(model: LoadedModel, workers: Any) -> None:
+    with instance_pair(workers, PLAIN) as both:
         remote = both.send(PROMPTS[0])
         both.receive(remote, PROMPTS[0])
         both.run(both.decode)
@@ -81,27 +81,27 @@ def test_reused_or_invented_references_are_refused(model: LoadedModel, workers: 
             seq_id = both.receive(wrong._replace(text=text_of(prompt, reason)), prompt, cache_salt=reason)
             both.run(both.decode)
             assert both.of(TransferFailed, "decode-0")[-1].reason == reason
-            assert both.tokens[seq_id] == alone(PLAIN, [prompt], model)[0]
+            assert both.tokens[seq_id] == baseline(PLAIN, [prompt], model)[0]
 
 
 @pytest.mark.parametrize("by", ["ray", "the machine"])
-def test_a_sender_that_ends_costs_a_prefill(by: str, model: LoadedModel, workers: Any) -> None:
-    with couple(workers, PLAIN) as both:
+def test_a_killed_sender_costs_a_prefill(by: str, model: LoadedModel, workers: Any) -> None:
+    with instance_pair(workers, PLAIN) as both:
         seq_id = both.receive(both.send(PROMPTS[0]), PROMPTS[0])
         if by == "ray":
             both.prefill.kill()
         else:
             os.kill(both.prefill.pid, signal.SIGKILL)
             until(lambda: both.take(both.prefill) or both.prefill.has_ended)
-        gone = both.prefill.take_exit_cause()
-        assert gone is not None and gone.startswith("its actor has ended")
+        exit_cause = both.prefill.take_exit_cause()
+        assert exit_cause is not None and exit_cause.startswith("its actor has ended")
         both.run(both.decode)
         assert [op.reason for op in both.of(TransferFailed, "decode-0")] == ["gone"]
-        assert both.tokens[seq_id] == alone(PLAIN, [PROMPTS[0]], model)[0]
+        assert both.tokens[seq_id] == baseline(PLAIN, [PROMPTS[0]], model)[0]
 
 
-def test_a_receiver_that_ends_leaves_nothing_held(workers: Any) -> None:
-    with couple(workers, PLAIN, lease=0.5) as both:
+def test_the_blocks_for_a_killed_receiver_are_freed(workers: Any) -> None:
+    with instance_pair(workers, PLAIN, lease=0.5) as both:
         both.receive(both.send(PROMPTS[0]), PROMPTS[0])
         both.decode.kill()
         both.run(both.prefill)
@@ -119,12 +119,12 @@ def test_an_ended_instance_is_restarted(model: LoadedModel, workers: Any, tmp_pa
         generated = {s.request_id: s.token_ids[s.num_prompt_tokens :] for s in sequences}
         ops = [op for index in range(len(cluster.log)) for op in cluster.log.record(index).ops]
         assert cluster.instances[0].config.num_blocks == 40
-    assert [generated[one.request_id] for one in found] == alone(PLAIN, PROMPTS, model)
+    assert [generated[one.request_id] for one in found] == baseline(PLAIN, PROMPTS, model)
     assert len([op for op in ops if isinstance(op, Lost)]) == 1
     assert list(check(path)) == []
 
 
-def test_calls_run_on_the_cluster_in_order() -> None:
+def test_results_of_parallel_calls_are_numbered_by_call() -> None:
     from engine.cluster.ray_tasks import on_ray
 
     calls = [(60.0, tokens) for tokens in (2, 3, 4, 7)]

@@ -25,8 +25,8 @@ NO_MEMORY = Memory.counted(
 )
 
 
-class Named:
-    """Instance as seen by a router; the `number`-th of a log."""
+class FakeInstance:
+    """Instance `number` of a log, as seen by a router."""
 
     def __init__(self, name: str, role: InstanceRole = "mixed", number: int = 0, max_num_seqs: int = 2) -> None:
         self.name, self.role, self.number = name, role, number
@@ -73,48 +73,50 @@ def submit(seq_id: int, max_tokens: int) -> Submit:
     )
 
 
-def candidates(instances: Iterable[Named], **loads: Any) -> list[Candidate]:
+def candidates(instances: Iterable[FakeInstance], **loads: Any) -> list[Candidate]:
     return [Candidate(one.name, loads.get(one.name, Load())) for one in instances]
 
 
-def pair(policy: RoutingPolicy, role: InstanceRole = "mixed", **options: Any) -> tuple[Router, Named, Named]:
-    a, b = Named("a", role), Named("b", role, 1)
+def pair(
+    policy: RoutingPolicy, role: InstanceRole = "mixed", **options: Any
+) -> tuple[Router, FakeInstance, FakeInstance]:
+    a, b = FakeInstance("a", role), FakeInstance("b", role, 1)
     return Router(policy, [a, b], **options), a, b
 
 
-def test_round_robin_continues_as_instances_come_and_go() -> None:
-    a, b, c = (Named(name, number=number) for number, name in enumerate("abc"))
+def test_round_robin_continues_when_instances_leave_and_return() -> None:
+    a, b, c = (FakeInstance(name, number=number) for number, name in enumerate("abc"))
     router = Router("round_robin", [a, b, c])
 
-    def turn(*names: Named) -> str:
+    def turn(*names: FakeInstance) -> str:
         return router.choose(TEXT, None, candidates(names)).chosen.name
 
     assert [turn(a, b, c) for _ in range(4)] == ["a", "b", "c", "a"]
-    assert turn(a, c) == "c", "b is away, and c had its turn before a"
-    assert turn(a, b, c) == "b", "who was away has waited longest"
-    assert [turn(b, c), turn(a), turn(b, c), turn(a)] == ["c", "a", "b", "a"], "two groups, asked by turns"
+    assert turn(a, c) == "c", "without b, c was chosen before a"
+    assert turn(a, b, c) == "b", "b has waited longest"
+    assert [turn(b, c), turn(a), turn(b, c), turn(a)] == ["c", "a", "b", "a"], "two alternating groups"
 
 
-def test_the_least_loaded_is_found_as_vllm_counts() -> None:
+def test_least_loaded_counts_waiting_four_times_like_vllm() -> None:
     router, a, b = pair("least_loaded")
     found = router.choose(TEXT, None, candidates([a, b], a=Load(running=5), b=Load(waiting=1)))
     assert (found.index, [one.cost for one in found.considered]) == (1, [5, 4]), "4 * waiting + running"
     assert router.choose(TEXT, None, candidates([a, b], a=Load(running=4), b=Load(waiting=1))).index == 0, "a tie"
     assert router.choose(TEXT, None, candidates([a, b], a=Load(receiving=1), b=Load(running=3))).index == 1
     queued = [Candidate("a", Load(), 9), Candidate("b", Load(), 8)]
-    assert router.choose(TEXT, None, queued).index == 1, "equal counts: the one with fewer tokens queued"
+    assert router.choose(TEXT, None, queued).index == 1, "a tie: fewer queued tokens"
 
 
 def test_hits_are_weighed_against_load() -> None:
-    """Instance a has 4 blocks of 4 of the 20 tokens: 16 hit, 4 are left. Instance b has nothing."""
+    """Of the 20 tokens, 16 hit on instance a and none on b."""
     router, a, b = pair("longest_prefix")
     router.note("a", a.caches(TEXT[:16]))
     found = router.choose(TEXT, None, candidates([a, b]))
     assert [one.num_hit_tokens for one in found.considered] == [16, 0]
-    # (0 + 4) / 4 to compute, 4 held + 1; (0 + 20) / 4 to compute, 0 held + 5
+    # a: (0 + 4) / 4 to compute, 4 held + 1 new; b: (0 + 20) / 4 to compute, 0 held + 5 new
     assert [one.cost for one in found.considered] == [1 + 5, 5 + 5]
     assert found.index == 0 and found.chosen.num_tokens_to_compute == 4
-    busy = [Candidate("a", Load(), 8), Candidate("b", Load(), 0)]  # two blocks more, which count twice: a tie
+    busy = [Candidate("a", Load(), 8), Candidate("b", Load(), 0)]  # two queued blocks count twice: a tie
     assert [one.cost for one in router.choose(TEXT, None, busy).considered] == [10, 10]
     assert router.choose(TEXT, None, busy).index == 1, "a tie: fewer queued tokens"
     assert router.choose(TEXT, None, [Candidate("a", Load(), 12), Candidate("b", Load(), 0)]).index == 1
@@ -122,8 +124,8 @@ def test_hits_are_weighed_against_load() -> None:
     assert [one.cost for one in router.choose(TEXT, None, candidates([a, b])).considered] == [1 + 10, 10]
 
 
-def test_routing_weighs_tokens_to_compute() -> None:
-    """Instance a holds 5 more blocks, so its hits count for less than required; with weight 2 for more."""
+def test_overlap_weight_scales_the_tokens_to_compute() -> None:
+    """Instance a holds 5 more blocks, so its hits decide only with weight 2."""
     found = dict[float, int]()
     for weight in (0.0, 1.0, 2.0):
         router, a, b = pair("longest_prefix", overlap_weight=weight)
@@ -159,30 +161,30 @@ def test_evicted_lost_or_salted_content_is_no_hit() -> None:
     router.instance_ended("a")
     assert hits() == [0, 0]
     router.note("a", a.caches(TEXT[:8]))
-    assert hits() == [8, 0], "started anew"
+    assert hits() == [8, 0], "a restarted instance"
 
 
-def measured(router: Router, one: Named, prefill: tuple[int, float]) -> None:
+def record_prefill(router: Router, one: FakeInstance, prefill: tuple[int, float]) -> None:
     num_tokens, seconds = prefill
     router.note(one.name, one.record(batch=[entry(0, "prefill", num_tokens)], seconds=seconds))
 
 
-def test_no_request_is_refused_before_a_measurement() -> None:
+def test_no_request_is_rejected_before_a_measurement() -> None:
     router, a, _ = pair("least_loaded", ttft_slo=1e-9)
     found = router.choose(TEXT, None, [Candidate("a", Load(), 10**6)])
     assert found.chosen.estimated_seconds is None
-    measured(router, a, (100, 0.5))
+    record_prefill(router, a, (100, 0.5))
     with pytest.raises(RejectedError):
         router.choose(TEXT, None, [Candidate("a", Load(running=1))])
     router.instance_ended("a")
     assert router.choose(TEXT, None, [Candidate("a", Load(running=1))]).chosen.estimated_seconds is None
 
 
-def test_an_idle_instance_refuses_no_request() -> None:
-    """An estimate does not refuse an idle instance, since no later measurement could then correct it."""
+def test_an_idle_instance_rejects_no_request() -> None:
+    """Otherwise no later measurement could correct a wrong estimate."""
     router, a, b = pair("longest_prefix", ttft_slo=0.25)
-    measured(router, a, (10, 100.0))
-    measured(router, b, (10, 1.0))
+    record_prefill(router, a, (10, 100.0))
+    record_prefill(router, b, (10, 1.0))
     busy = [Candidate("a", Load()), Candidate("b", Load(running=1))]
     found = router.choose(TEXT, None, busy)
     assert found.chosen.name == "a" and found.chosen.estimated_seconds == pytest.approx(200.0)
@@ -190,16 +192,16 @@ def test_an_idle_instance_refuses_no_request() -> None:
         with pytest.raises(RejectedError, match="20 of its own"):
             router.choose(TEXT, None, [candidate])
     for _ in range(32):
-        measured(router, a, (100, 0.1))
+        record_prefill(router, a, (100, 0.1))
     again = router.choose(TEXT, None, [Candidate("a", Load(waiting=1), 100)]).chosen
     assert again.estimated_seconds == pytest.approx(0.12)
 
 
-def test_a_request_that_would_come_too_late_is_refused_with_the_numbers() -> None:
+def test_a_late_first_token_is_rejected_with_the_estimate() -> None:
     router, a, b = pair("round_robin", "prefill", ttft_slo=0.25)
-    measured(router, a, (100, 0.5))
-    measured(router, a, (300, 0.5))  # 400 tokens in a second
-    measured(router, b, (200, 1.0))
+    record_prefill(router, a, (100, 0.5))
+    record_prefill(router, a, (300, 0.5))  # 400 tokens in a second
+    record_prefill(router, b, (200, 1.0))
     router.note("a", a.caches(TEXT[:16]))
     found = router.choose(TEXT, None, [Candidate("a", Load(), 96), Candidate("b", Load(), 30)])
     assert [one.estimated_seconds for one in found.considered] == [(96 + 4) / 400, (30 + 20) / 200]
@@ -211,13 +213,13 @@ def test_a_request_that_would_come_too_late_is_refused_with_the_numbers() -> Non
         "own are to be computed; send it again when the queue is shorter"
     )
     assert (refused.value.estimated_seconds, refused.value.ttft_slo) == (0.3, 0.25)
-    assert router.choose(TEXT, None, [late[0], Candidate("b", Load(), 0)]).index == 1, "the other one is in time"
-    assert router.choose(TEXT, None, late, is_accepted=True).chosen.estimated_seconds == 0.3, "who is in stays in"
+    assert router.choose(TEXT, None, [late[0], Candidate("b", Load(), 0)]).index == 1, "b is in time"
+    assert router.choose(TEXT, None, late, is_accepted=True).chosen.estimated_seconds == 0.3, "not rejected later"
 
 
-def test_waiting_for_a_running_slot_counts() -> None:
-    """Both places are taken: 3 and 7 tokens are left, and a step takes 20 ms. The first sequence ends in 60 ms."""
-    a = Named("a")
+def test_the_estimate_includes_waiting_for_a_running_slot() -> None:
+    """Both running sequences have 3 and 7 tokens left, and a step takes 20 ms. The first one ends in 60 ms."""
+    a = FakeInstance("a")
     router = Router("least_loaded", [a])
     ops: list[Op] = [submit(0, 5), submit(1, 8)]
     ops += [Admit(seq_id=i, num_cached_tokens=0, resumed=False) for i in (0, 1)]
@@ -232,25 +234,25 @@ def test_waiting_for_a_running_slot_counts() -> None:
     assert seconds(Load(running=1)) == pytest.approx(0.1), "10 tokens at 100 a second"
     assert seconds(Load(running=2)) == pytest.approx(0.06 + 0.1)
     assert seconds(Load(running=2, waiting=1)) == pytest.approx(0.14 + 0.1)
-    assert seconds(Load(running=2), queued=50) == pytest.approx(0.5 + 0.1), "both waits at once"
+    assert seconds(Load(running=2), queued=50) == pytest.approx(0.5 + 0.1), "both waits overlap"
     router.note("a", a.record(Finish(seq_id=0, reason="stop")))
-    assert seconds(Load(running=2)) == pytest.approx(0.14 + 0.1), "the other one has 7 left"
+    assert seconds(Load(running=2)) == pytest.approx(0.14 + 0.1), "the other sequence has 7 tokens left"
     preempted = Preempt(seq_id=1, queue_position=0, mode="recompute", for_seq_id=1, num_computed_tokens=1)
     router.note("a", a.record(preempted))
-    assert seconds(Load(running=2)) == pytest.approx(0.1), "nobody runs, as far as the log says"
+    assert seconds(Load(running=2)) == pytest.approx(0.1), "no sequence runs according to the log"
 
 
-def test_a_prompt_computed_in_time_may_wait_for_its_decode_instance() -> None:
-    a, d = Named("a", "prefill"), Named("d", "decode", 1, max_num_seqs=1)
+def test_the_estimate_includes_waiting_for_the_decode_instance() -> None:
+    a, d = FakeInstance("a", "prefill"), FakeInstance("d", "decode", 1, max_num_seqs=1)
     router = Router("longest_prefix", [a, d], ttft_slo=0.15)
-    measured(router, a, (200, 1.0))
+    record_prefill(router, a, (200, 1.0))
     router.note("d", d.record(submit(0, 10), Admit(seq_id=0, num_cached_tokens=0, resumed=False)))
     router.note("d", d.record(batch=[entry(0, "decode", 1)], seconds=0.02))
     free, full = Candidate("d", Load()), Candidate("d", Load(running=1))
     assert router.choose(TEXT, None, candidates([a]), [free]).chosen.estimated_seconds == 20 / 200
     with pytest.raises(RejectedError, match=r"about 0\.2 s.* no sequence can start for 0\.2 s"):
         router.choose(TEXT, None, candidates([a]), [full])
-    assert router.choose(TEXT, None, [full]).chosen.estimated_seconds is None, "it computes no prompt"
+    assert router.choose(TEXT, None, [full]).chosen.estimated_seconds is None, "a decode instance computes no prompt"
 
 
 def test_routing_needs_a_candidate() -> None:

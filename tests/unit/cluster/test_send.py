@@ -1,4 +1,4 @@
-"""Requests sent to a busy instance return at once, count for routing, and are not lost."""
+"""Requests that are sent to a busy instance return at once, count for routing, and are not lost."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -21,13 +21,13 @@ from engine.requests.request_spec import RequestSpec
 from engine.trace.check import check
 from engine.trace.operations import Lost, Submit
 from tests.unit.cluster.clusters import Shape, ask, cluster_of, outputs
-from tests.unit.cluster.processes import GREEDY, couple, save_tiny_llama, start_preloaded, until
-from tests.unit.connector.pair import PLAIN, PROMPTS, alone
+from tests.unit.cluster.processes import GREEDY, instance_pair, save_tiny_llama, start_preloaded, until
+from tests.unit.connector.pair import PLAIN, PROMPTS, baseline
 from tests.unit.engine.runs import tiny_llama
 
 
-class Busy(LocalInstance):
-    """Instance that accepts requests when its next turn begins, like a process during a step."""
+class BusyInstance(LocalInstance):
+    """Instance that accepts requests at the start of its next turn, like a process during a step."""
 
     sent: list[Sequence[RoutedRequest]]
 
@@ -47,8 +47,8 @@ class Busy(LocalInstance):
 
 def make_busy(cluster: Cluster) -> None:
     for one in cluster.instances:
-        if isinstance(one, LocalInstance) and not isinstance(one, Busy):
-            one.__class__ = Busy
+        if isinstance(one, LocalInstance) and not isinstance(one, BusyInstance):
+            one.__class__ = BusyInstance
             one.sent = []  # type: ignore[attr-defined]
 
 
@@ -57,7 +57,7 @@ def run(cluster: Cluster) -> None:
         if not cluster.num_unfinished:
             return
         cluster.step()
-    raise AssertionError("requests are not over")
+    raise AssertionError("requests are unfinished")
 
 
 @pytest.mark.parametrize("shape", [Shape(1, 1), Shape(mixed=2), Shape(2, 2)])
@@ -66,11 +66,11 @@ def test_sent_requests_are_computed_in_a_later_turn(shape: Shape, tmp_path: Path
     cluster = cluster_of(tiny_llama(), PLAIN, shape, log_path=path)
     make_busy(cluster)
     ids = cluster.send([ask(prompt) for prompt in PROMPTS])
-    assert len(cluster.log) == 0, "nobody has taken it yet"
+    assert len(cluster.log) == 0, "no instance has accepted a request"
     run(cluster)
     generated = outputs(cluster)
     cluster.close()
-    assert [generated[request_id] for request_id in ids] == alone(PLAIN, PROMPTS)
+    assert [generated[request_id] for request_id in ids] == baseline(PLAIN, PROMPTS)
     assert list(check(path)) == []
 
 
@@ -89,7 +89,7 @@ def test_sent_requests_count_as_waiting() -> None:
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_requests_sent_to_an_ended_instance_are_restarted(index: int, tmp_path: Path) -> None:
-    """The request is rescheduled even if its prompt had been computed, and no other request's tokens are shown."""
+    """The requests are rescheduled even if their prompts are already computed."""
     path = tmp_path / "run.kvtrace"
     cluster = cluster_of(tiny_llama(), PLAIN, Shape(1, 1), log_path=path, lease=0.1)
     make_busy(cluster)
@@ -100,7 +100,7 @@ def test_requests_sent_to_an_ended_instance_are_restarted(index: int, tmp_path: 
     cluster.step()
     run(cluster)
     generated = outputs(cluster)
-    assert [generated[request_id] for request_id in ids] == alone(PLAIN, PROMPTS[:2])
+    assert [generated[request_id] for request_id in ids] == baseline(PLAIN, PROMPTS[:2])
     log = cluster.log
     assert any(isinstance(op, Lost) for i in range(len(log)) for op in log.record(i).ops)
     cluster.close()
@@ -117,21 +117,21 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
 
 @pytest.mark.slow
 def test_a_request_sent_during_a_turn_returns_at_once(workers: Workers) -> None:
-    """A request sent during a turn returns before the turn is over; an invalid one ends the instance with a
-    sentence.
-    """
-    with couple(workers, PLAIN) as both:
+    """An invalid request that is sent during a turn ends the instance with a sentence."""
+    with instance_pair(workers, PLAIN) as both:
         both.prefill.wait_until_ready()
         both.prefill.send([RoutedRequest(RequestSpec(PROMPTS[0], GREEDY, "a"))])
         until(lambda: both.prefill._read_messages() or both.prefill.load.can_step)
         both.prefill.begin_turn()
         both.prefill.send([RoutedRequest(RequestSpec(PROMPTS[1], GREEDY, "b"))])
-        assert both.prefill.num_turns, "nothing was listened to"
+        assert both.prefill.num_turns, "the turn has not ended"
         until(lambda: both.prefill._read_messages() and both.prefill.load.unfinished == 2)
         submitted = [op for one in both.prefill.take() for op in one.record.ops if isinstance(op, Submit)]
         assert [op.request_id for op in submitted] == ["a", "b"]
         both.prefill.send([RoutedRequest(RequestSpec([1] * 400, GREEDY, "c"))])
-        until(lambda: (both.prefill._read_messages(), both.prefill.has_ended)[1])  # its step may be said before its end
+        until(
+            lambda: (both.prefill._read_messages(), both.prefill.has_ended)[1]
+        )  # a step may be reported before the end
         both.prefill.take()
         how = both.prefill.take_exit_cause()
         assert how is not None and how.startswith(
@@ -140,8 +140,8 @@ def test_a_request_sent_during_a_turn_returns_at_once(workers: Workers) -> None:
 
 
 @pytest.mark.slow
-def test_a_submission_waits_for_its_log_position(workers: Workers) -> None:
-    """Requests are submitted one by one while others run; each gets its sequence and all its tokens."""
+def test_a_submission_returns_after_its_record_is_logged(workers: Workers) -> None:
+    """Requests are submitted one by one while others run, and each gets all its tokens."""
     config = EngineConfig(block_size=4, num_blocks=40, prefill=1, decode=1, routing_policy="round_robin")
     model = load_model(workers.source.model)
     with closing(process_cluster(model, config, workers)) as cluster:
@@ -154,14 +154,12 @@ def test_a_submission_waits_for_its_log_position(workers: Workers) -> None:
             cluster.step()
         run(cluster)
         generated = outputs(cluster)
-    assert [generated[one.request_id] for one in found] == alone(PLAIN, PROMPTS, model)
+    assert [generated[one.request_id] for one in found] == baseline(PLAIN, PROMPTS, model)
 
 
 @pytest.mark.slow
-def test_a_process_that_goes_on_has_its_next_turn_already(workers: Workers, tmp_path: Path) -> None:
-    """The process does not wait between two steps, produces the records of a process stepped one at a time, and comes
-    to rest.
-    """
+def test_the_next_turn_of_a_continuing_process_is_queued_in_advance(workers: Workers, tmp_path: Path) -> None:
+    """The process does not wait between two steps, and its records equal those of single steps."""
     path = tmp_path / "run.kvtrace"
     config = replace(PLAIN, mixed=1, instances="process")
     assert workers.source.model is not None
@@ -177,20 +175,20 @@ def test_a_process_that_goes_on_has_its_next_turn_already(workers: Workers, tmp_
         cluster.rest()
         assert not one.num_turns
         count = len(cluster.log)
-        assert until(lambda: cluster.step()) and len(cluster.log) == count + 1, "one step when one is asked for"
+        assert until(lambda: cluster.step()) and len(cluster.log) == count + 1, "one requested step"
         while cluster.num_unfinished:
             cluster.step(goes_on=True)
         cluster.rest()
-        assert list(outputs(cluster).values()) == alone(PLAIN, PROMPTS)
+        assert list(outputs(cluster).values()) == baseline(PLAIN, PROMPTS)
     assert list(check(path)) == []
 
 
 @pytest.mark.slow
-def test_waiting_for_instances_ends_for_other_work(workers: Workers) -> None:
+def test_wake_interrupts_waiting_for_instances(workers: Workers) -> None:
     config = replace(PLAIN, mixed=1, instances="process")
     assert workers.source.model is not None
     with closing(process_cluster(load_model(workers.source.model), config, workers)) as cluster:
         cluster.wake()
-        assert wait_for_any([cluster._wakeup.fileno()], 0.0), "a step that waits comes back"
+        assert wait_for_any([cluster._wakeup.fileno()], 0.0), "a waiting step returns"
         cluster.step()
-        assert not wait_for_any([cluster._wakeup.fileno()], 0.0), "and the next one waits again"
+        assert not wait_for_any([cluster._wakeup.fileno()], 0.0), "the next step waits again"

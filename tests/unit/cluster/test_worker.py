@@ -35,7 +35,7 @@ from engine.setup.id_namespace import IdNamespace
 from engine.trace.codec import decode
 from engine.trace.operations import Finish
 from engine.trace.records import StepRecord
-from tests.unit.connector.pair import GREEDY, PLAIN, PROMPTS, alone
+from tests.unit.connector.pair import GREEDY, PLAIN, PROMPTS, baseline
 from tests.unit.engine.runs import tiny_llama
 
 
@@ -49,8 +49,8 @@ Make = Callable[..., Worker]
 
 @pytest.fixture
 def make(sent: list[ToCluster]) -> Iterator[Make]:
-    """Make workers on this thread that append their messages to a list."""
-    made = list[Worker]()
+    """Return a function that starts workers on this thread, which append their messages to `sent`."""
+    workers = list[Worker]()
     with tempfile.TemporaryDirectory(prefix="kvt-") as folder:
 
         def worker(name: str = "one", say: Callable[[ToCluster], None] = sent.append, **more: Any) -> Worker:
@@ -68,12 +68,12 @@ def make(sent: list[ToCluster]) -> Iterator[Make]:
                 policy="recompute",
                 bytes_per_second=None,
             )
-            made.append(Worker(begin, tiny_llama(), Notifier(), SharedMemoryExchange(Path(folder)), say))
-            return made[-1]
+            workers.append(Worker(begin, tiny_llama(), Notifier(), SharedMemoryExchange(Path(folder)), say))
+            return workers[-1]
 
         yield worker
-        for one in made:
-            one.close()
+        for started in workers:
+            started.close()
 
 
 def written(sent: list[ToCluster]) -> list[Wrote]:
@@ -95,14 +95,14 @@ def test_each_turn_reports_its_result_and_end(
         worker.answer(Turn())
     assert [type(message) for message in sent] == [Ready, Wrote, Answer, *[TurnOver] * 9]
     tokens = [output.token_id for record in records(sent) for output in record.outputs]
-    assert tokens == alone(PLAIN, [PROMPTS[0]])[0]
+    assert tokens == baseline(PLAIN, [PROMPTS[0]])[0]
     waits = list[float]()
     monkeypatch.setattr(worker._notifier, "wait", lambda changes, seconds: waits.append(seconds))
     worker.answer(Turn())
-    assert isinstance(sent[-1], TurnOver) and waits == [], "with nothing to wait for"
+    assert isinstance(sent[-1], TurnOver) and waits == [], "an idle instance does not wait"
 
 
-def test_a_step_that_fails_costs_its_batch(make: Make, sent: list[ToCluster], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_step_aborts_its_batch(make: Make, sent: list[ToCluster], monkeypatch: pytest.MonkeyPatch) -> None:
     worker = make()
     worker.answer(Submit([RoutedRequest(RequestSpec(PROMPTS[0], GREEDY))]))
 
@@ -121,11 +121,13 @@ def test_a_step_that_fails_costs_its_batch(make: Make, sent: list[ToCluster], mo
     assert isinstance(sent[-1], TurnOver) and sent[-1].error == "" and len(records(sent)[-1].outputs) == 1
 
 
-def test_the_receipt_is_logged_before_the_sender_is_notified(make: Make, sent: list[ToCluster]) -> None:
-    """The sender still holds all blocks when `arrive` is written; a confirmation wakes it."""
+def test_an_arrival_is_logged_before_the_sender_is_notified(make: Make, sent: list[ToCluster]) -> None:
+    """The sender still holds all blocks when `arrive` is written, and is woken by the confirmation."""
     sender = make("sender")
-    one = SamplingParams(max_tokens=1, ignore_eos=True)
-    sender.answer(Submit([RoutedRequest(RequestSpec(PROMPTS[0], one, "t0", transfer="t0", kv_role="kv_producer"))]))
+    prompt_only = SamplingParams(max_tokens=1, ignore_eos=True)
+    sender.answer(
+        Submit([RoutedRequest(RequestSpec(PROMPTS[0], prompt_only, "t0", transfer="t0", kv_role="kv_producer"))])
+    )
     sender.answer(Turn())
     (remote,) = [offer for wrote in written(sent) for offer in wrote.offers]
     held = list[int]()
@@ -140,23 +142,25 @@ def test_the_receipt_is_logged_before_the_sender_is_notified(make: Make, sent: l
     spec = RequestSpec(PROMPTS[0], GREEDY, transfer="t0", kv_role="kv_consumer")
     receiver.answer(Submit([RoutedRequest(spec, remote)]))
     changes = sender._notifier.num_changes
-    napping = threading.Thread(target=sender._notifier.wait, args=(changes, 30.0))
-    napping.start()
+    waiter = threading.Thread(target=sender._notifier.wait, args=(changes, 30.0))
+    waiter.start()
     for _ in range(200):
         receiver.answer(Turn())
         if held:
             break
     assert held == [6]
-    napping.join(5)
-    assert not napping.is_alive()
+    waiter.join(5)
+    assert not waiter.is_alive()
     sender.answer(Turn())
     assert sender.engine.snapshot().memory.blocks_held == 0
 
 
-def test_a_turn_waits_for_a_transfer_with_a_limit(make: Make, sent: list[ToCluster]) -> None:
+def test_a_turn_that_awaits_a_transfer_has_a_time_limit(make: Make, sent: list[ToCluster]) -> None:
     worker = make(lease=0.2)
-    one = SamplingParams(max_tokens=1, ignore_eos=True)
-    worker.answer(Submit([RoutedRequest(RequestSpec(PROMPTS[0], one, "t0", transfer="t0", kv_role="kv_producer"))]))
+    prompt_only = SamplingParams(max_tokens=1, ignore_eos=True)
+    worker.answer(
+        Submit([RoutedRequest(RequestSpec(PROMPTS[0], prompt_only, "t0", transfer="t0", kv_role="kv_producer"))])
+    )
     worker.answer(Turn())
     began = time.perf_counter()
     worker.answer(Turn())
@@ -176,18 +180,18 @@ def test_invalid_messages_are_refused_without_effect(make: Make, sent: list[ToCl
     )
 
 
-def test_turns_that_wait_come_last_and_end_with_the_instance() -> None:
-    """Turns are requested ahead: messages received during one apply to the next."""
+def test_queued_turns_come_after_other_messages_and_end_with_the_instance() -> None:
+    """Turns are requested in advance, and messages that arrive during one apply to the next."""
     ours, theirs = socket.socketpair()
-    cluster, gone = Peer[ToCluster](ours, ToCluster), threading.Event()
+    cluster, disconnected = Peer[ToCluster](ours, ToCluster), threading.Event()
     peer = Peer[ToInstance](theirs, ToInstance)
-    inbox = Inbox(peer, gone.set)
+    inbox = Inbox(peer, disconnected.set)
 
     def say(*messages: ToInstance) -> None:
         changes = inbox.notifier.num_changes
         for number, message in enumerate(messages):
             cluster.send(message)
-            while inbox.notifier.num_changes <= changes + number:  # it was received
+            while inbox.notifier.num_changes <= changes + number:  # until the message is received
                 inbox.notifier.wait(changes + number, 1.0)
 
     say(Turn(), Turn(), Abort("a"))
@@ -195,7 +199,7 @@ def test_turns_that_wait_come_last_and_end_with_the_instance() -> None:
     say(Abort("b"), End(), Abort("c"))
     assert [inbox.next() for _ in range(3)] == [Abort("b"), End(), Abort("c")]
     say(Turn())
-    assert isinstance(inbox.next(), Turn) and not inbox._turns, "the one before it was the last instance's"
+    assert isinstance(inbox.next(), Turn) and not inbox._turns, "the earlier turn belonged to the ended instance"
     cluster.release()
-    assert gone.wait(10)
+    assert disconnected.wait(10)
     peer.release()

@@ -1,4 +1,4 @@
-"""Two engines on one thread: one computes prompts, the other decodes."""
+"""Two engines on one thread, of which one computes prompts and the other decodes."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -38,7 +38,7 @@ def of(kind: type[T], ops: Sequence[Op]) -> list[T]:
     return [op for op in ops if isinstance(op, kind)]
 
 
-def alone(config: EngineConfig, prompts: list[list[int]], model: Any = None) -> list[list[int]]:
+def baseline(config: EngineConfig, prompts: list[list[int]], model: Any = None) -> list[list[int]]:
     with Engine(model or tiny_llama(), config, keep_log=False) as engine:
         requests = [engine.add_request(prompt, GREEDY) for prompt in prompts]
         while engine.has_unfinished():
@@ -47,16 +47,16 @@ def alone(config: EngineConfig, prompts: list[list[int]], model: Any = None) -> 
 
 
 def checked(engine: Engine) -> Snapshot:
-    """Return the cache's state: it is sound and the log's. Blocks neither held nor cached are overwritten."""
+    """Check the cache and its log, overwrite blocks that are neither held nor cached, and return the cache's state."""
     engine.check_integrity()
     now = engine.snapshot()
     assert now == snapshot_of(log_of(engine).state_now())
-    gone = [i for i, count in enumerate(now.ref_counts) if count == 0 and now.block_hashes[i] is None]
+    stale = [i for i, count in enumerate(now.ref_counts) if count == 0 and now.block_hashes[i] is None]
     for group in engine.block_groups:
         ids = range(group.first_block, group.first_block + group.num_blocks)
         for pool in engine._runner.kv_store.pools(group.layers):
             if pool.is_floating_point():
-                pool[[i - group.first_block for i in gone if i in ids]] = 1e4
+                pool[[i - group.first_block for i in stale if i in ids]] = 1e4
     return now
 
 
@@ -65,9 +65,7 @@ def layout(kv_caches: Sequence[BlockTiers]) -> bytes:
 
 
 class Pair:
-    """`prefill` holds its blocks, `decode` pulls them. Cache state and logs are checked after every record. `logs`:
-    folder of the logs.
-    """
+    """Engine `prefill` that holds blocks and engine `decode` that pulls them, both checked after every record."""
 
     def __init__(
         self,
@@ -90,11 +88,11 @@ class Pair:
             model, decode_config or config, connector=self.consumer, log_path=paths[1], new_pool=self.pools[1]
         )
         self.ops: dict[str, list[Op]] = {"prefill": [], "decode": []}
-        self.both: list[Op] = []  # in the order in which they happened
+        self.both: list[Op] = []  # operations of both engines, in order
         self._names = 0
 
     def send(self, prompt: list[int], sampling: SamplingParams = GREEDY, **more: Any) -> RemoteBlocks | None:
-        """Have the prompt computed and held; return the reference."""
+        """Compute and hold the prompt on `prefill`, and return the reference of its blocks."""
         name = f"t{self._names}"
         self._names += 1
         one = SamplingParams(max_tokens=1, ignore_eos=True)
@@ -103,7 +101,7 @@ class Pair:
         return self.producer.take_offer(name)
 
     def offer(self, prompt: list[int], **more: Any) -> RemoteBlocks:
-        """Send the prompt, and return the offer that must come of it."""
+        """Send the prompt, and return its reference, which must exist."""
         found = self.send(prompt, **more)
         assert found is not None
         return found
@@ -116,27 +114,25 @@ class Pair:
         return self.decode.add_request(prompt, sampling, transfer=transfer, kv_role="kv_consumer", **more)
 
     def pass_on(self, prompt: list[int], sampling: SamplingParams = GREEDY, **more: Any) -> Request:
-        remote = self.send(prompt, **more)
-        assert remote is not None
-        return self.receive(remote, prompt, sampling, **more)
+        return self.receive(self.offer(prompt, **more), prompt, sampling, **more)
 
     def run(self, engine: Engine | None = None) -> None:
-        """Step an engine until it has nothing left to do."""
+        """Step an engine, or both, until nothing is left to do."""
         engines = [self.prefill, self.decode] if engine is None else [engine]
         while any(self.turn(engine) for engine in engines):
             pass
 
     def turn(self, engine: Engine) -> bool:
-        """Progress transfers, then take a step; return whether anything happened."""
+        """Progress transfers and take a step. Return False if the engine is idle."""
         name = "prefill" if engine is self.prefill else "decode"
         record = engine.take_transfers()
-        self._look(engine, name, record)
+        self._check(engine, name, record)
         if not engine.can_step:
             return record is not None
-        self._look(engine, name, engine.step())
+        self._check(engine, name, engine.step())
         return True
 
-    def _look(self, engine: Engine, name: str, record: Any) -> None:
+    def _check(self, engine: Engine, name: str, record: Any) -> None:
         if record is None:
             return
         self.ops[name] += record.ops
@@ -144,22 +140,19 @@ class Pair:
         assert checked(engine).memory == record.memory
 
     def held(self) -> tuple[int, int]:
-        """Return the number of blocks held on either side."""
+        """Return the number of held blocks of both engines."""
         return self.prefill.snapshot().memory.blocks_held, self.decode.snapshot().memory.blocks_held
 
 
 def both_logs(model: LoadedModel, folder: Path) -> list[Path]:
-    """Return logs of the two sides with every operation of a transfer: some succeed, one fails, one is never
-    fetched.
-    """
+    """Return the logs of both engines for transfers of which some succeed, one fails, and one is never fetched."""
     now = [0.0]
     config = EngineConfig(block_size=4, num_blocks=40, attention_window=8, sliding_window_pattern=2)
     pair = Pair(model, config, logs=folder, lease=5.0, clock=lambda: now[0])
     for first in (10, 10, 40):
         pair.pass_on([first + i for i in range(17)])
     pair.run()
-    remote = pair.send([70 + i for i in range(9)])
-    assert remote is not None
+    remote = pair.offer([70 + i for i in range(9)])
     now[0] = 6.0
     pair.run()
     pair.receive(remote, [70 + i for i in range(9)])
@@ -170,16 +163,14 @@ def both_logs(model: LoadedModel, folder: Path) -> list[Path]:
 
 
 def check_that_no_wrong_reference_is_read(pair: Pair) -> None:
-    """Check that used, invented, too wide and foreign references fail with their reason, and that the prompt is
-    computed instead. `pair`: of `PLAIN` instances.
+    """Check that consumed, unknown, too wide and foreign references fail with their reason, and that the prompt is
+    computed instead.
     """
-    remote = pair.send(PROMPTS[0])
-    assert remote is not None
+    remote = pair.offer(PROMPTS[0])
     pair.receive(remote, PROMPTS[0])
     pair.run()
     other = [90 + i for i in range(23)]
-    held = pair.send(other)
-    assert held is not None
+    held = pair.offer(other)
     bad: dict[str, RemoteBlocks] = {
         "consumed": remote,
         "unknown": remote._replace(transfer="t99"),
@@ -193,8 +184,8 @@ def check_that_no_wrong_reference_is_read(pair: Pair) -> None:
         request = pair.receive(wrong, prompt, cache_salt=reason)
         pair.run()
         assert of(TransferFailed, pair.ops["decode"])[-1].reason == reason
-        assert request.output_token_ids == alone(PLAIN, [prompt])[0], reason
+        assert request.output_token_ids == baseline(PLAIN, [prompt])[0], reason
     assert pair.held() == (6, 0)
     request = pair.receive(held, other)
     pair.run()
-    assert request.output_token_ids == alone(PLAIN, [other])[0] and pair.held() == (0, 0)
+    assert request.output_token_ids == baseline(PLAIN, [other])[0] and pair.held() == (0, 0)

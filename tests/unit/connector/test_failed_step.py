@@ -1,4 +1,4 @@
-"""A failed step takes back its promised blocks from every sequence that relies on them."""
+"""Failed steps withdraw their unwritten blocks from every sequence that relies on them."""
 
 from pathlib import Path
 from typing import Any
@@ -9,12 +9,12 @@ from engine.engine import Engine
 from engine.trace.check import check
 from engine.trace.operations import Await, Finish, TransferFailed
 from engine.trace.snapshot import snapshot_of
-from tests.unit.connector.pair import GREEDY, PLAIN, PROMPTS, Pair, alone, of
+from tests.unit.connector.pair import GREEDY, PLAIN, PROMPTS, Pair, baseline, of
 from tests.unit.engine.runs import log_of, tiny_llama
 
 
 def fail_a_step(engine: Engine, where: str) -> None:
-    """Fail a step before or after blocks are moved, or once their content is computed."""
+    """Fail a step before or after blocks are moved, or after the forward pass."""
     owner: Any = {"move_blocks": engine._runner, "execute": engine._runner, "sample": engine._outputs.sampler}[where]
 
     def fail(*_: Any) -> None:
@@ -30,8 +30,10 @@ def fail_a_step(engine: Engine, where: str) -> None:
 
 @pytest.mark.parametrize("where", ["move_blocks", "execute", "sample"])
 @pytest.mark.parametrize("policy", ["recompute", "fail"])
-def test_a_sequence_that_awaits_blocks_relies_on_no_unfilled_block(where: str, policy: str, tmp_path: Path) -> None:
-    """The first prompt is computed in the step that fails; the second awaits its end and shares its 5 full blocks."""
+def test_a_transfer_that_relies_on_a_failed_step_is_recomputed_or_fails(
+    where: str, policy: str, tmp_path: Path
+) -> None:
+    """The first prompt is computed in the failing step. The second awaits a transfer and shares its 5 full blocks."""
     pair = Pair(tiny_llama(), PLAIN, logs=tmp_path, policy=policy)
     filling = pair.decode.add_request(PROMPTS[0], GREEDY)
     awaiting = pair.pass_on(PROMPTS[1])
@@ -42,9 +44,9 @@ def test_a_sequence_that_awaits_blocks_relies_on_no_unfilled_block(where: str, p
     pair.run()
     was_filled = where == "sample"
     assert [op.reason for op in record.ops if isinstance(op, TransferFailed)] == ([] if was_filled else ["step_failed"])
-    expected = alone(PLAIN, [PROMPTS[1]])[0] if was_filled or policy == "recompute" else []
+    expected = baseline(PLAIN, [PROMPTS[1]])[0] if was_filled or policy == "recompute" else []
     assert awaiting.output_token_ids == expected
-    assert pair.held() == (0, 0), "the sender was told that nothing is wanted any more"
+    assert pair.held() == (0, 0), "the sender is notified"
     assert len(of(Finish, pair.ops["prefill"])) == 1
     pair.prefill.close()
     pair.decode.close()
@@ -52,7 +54,7 @@ def test_a_sequence_that_awaits_blocks_relies_on_no_unfilled_block(where: str, p
         assert [str(finding) for finding in check(path)] == []
 
 
-def test_content_that_cannot_be_loaded_is_computed(tmp_path: Path) -> None:
+def test_received_content_that_cannot_be_loaded_is_computed(tmp_path: Path) -> None:
     def fail(*_: Any) -> None:
         raise MemoryError("no room")
 
@@ -66,12 +68,12 @@ def test_content_that_cannot_be_loaded_is_computed(tmp_path: Path) -> None:
     assert [(op.reason, op.detail) for op in of(TransferFailed, pair.ops["decode"])] == [
         ("lost", "MemoryError: no room")
     ]
-    assert request.output_token_ids == alone(PLAIN, [PROMPTS[0]])[0] and pair.held()[1] == 0
+    assert request.output_token_ids == baseline(PLAIN, [PROMPTS[0]])[0] and pair.held()[1] == 0
 
 
 @pytest.mark.parametrize("where", ["move_blocks", "execute", "sample"])
 def test_an_engine_continues_after_a_failed_step(where: str) -> None:
-    """Nothing is left of the failed batch; content that was computed before is found by later requests."""
+    """The failed batch leaves no blocks, and later requests hit content that was computed before."""
     with Engine(tiny_llama(), PLAIN) as engine:
         done = engine.add_request(PROMPTS[0], GREEDY)
         while engine.has_unfinished():
@@ -83,6 +85,6 @@ def test_an_engine_continues_after_a_failed_step(where: str) -> None:
         again = [engine.add_request(prompt, GREEDY) for prompt in PROMPTS]
         while engine.has_unfinished():
             engine.step()
-        assert [done.output_token_ids, *(request.output_token_ids for request in again)] == alone(
+        assert [done.output_token_ids, *(request.output_token_ids for request in again)] == baseline(
             PLAIN, [PROMPTS[0], *PROMPTS]
         )

@@ -1,4 +1,4 @@
-"""The layout digest of an engine covers everything that its keys and values depend on."""
+"""The layout digest of an engine covers all settings that its keys and values depend on."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -23,7 +23,7 @@ def layout(model: LoadedModel, config: EngineConfig = PLAIN) -> bytes:
 
 
 def tensors(module: nn.Module) -> dict[str, torch.Tensor]:
-    """Every tensor that the module reads, by each of its names."""
+    """Return all parameters and buffers by each of their names."""
     return dict([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
 
 
@@ -36,11 +36,11 @@ def change(tensor: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gemma3"])
-def test_each_parameter_and_each_buffer_counts(family: str) -> None:
+def test_the_layout_covers_every_parameter_and_buffer(family: str) -> None:
     model = from_module(tiny_model(family), tiny_tokenizer(), family)
     names, expected = list(tensors(model.module)), layout(model)
     unsaved = set(names) - set(model.module.state_dict())
-    assert unsaved, "a checkpoint does not have all that the model computes with"
+    assert unsaved, "a checkpoint lacks some buffers"
     assert layout(replace(model, module=deepcopy(model.module))) == expected
     same = []
     for name in names:
@@ -51,7 +51,7 @@ def test_each_parameter_and_each_buffer_counts(family: str) -> None:
     assert not same
 
 
-def test_a_checkpoint_whose_norms_alone_differ_is_another_model(tmp_path: Path) -> None:
+def test_checkpoints_that_differ_in_one_norm_have_different_layouts(tmp_path: Path) -> None:
     module = tiny_model("llama")
     found = []
     for name in ("base", "tuned"):
@@ -62,7 +62,7 @@ def test_a_checkpoint_whose_norms_alone_differ_is_another_model(tmp_path: Path) 
     assert found[0] != found[1]
 
 
-def test_each_setting_of_an_engine_counts() -> None:
+def test_the_layout_covers_the_engines_settings() -> None:
     model = from_module(tiny_model("llama"), tiny_tokenizer(), "llama")
     settings = [
         PLAIN,
@@ -75,7 +75,7 @@ def test_each_setting_of_an_engine_counts() -> None:
     assert len({layout(model, config) for config in settings}) == len(settings)
 
 
-def test_each_version_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_layout_covers_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     model = from_module(tiny_model("llama"), tiny_tokenizer(), "llama")
     found = {layout(model)}
     for package in ("torch", "transformers", "engine"):

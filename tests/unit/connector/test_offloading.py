@@ -1,4 +1,4 @@
-"""Blocks loaded from tiers: the same tokens, sound accounting, and a complete log."""
+"""Blocks that are loaded from tiers: equal tokens, consistent accounting, and a complete log."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +30,7 @@ PROMPTS = PAIR_PROMPTS[:3]
 
 
 def run(engine: Engine, prompts: list[list[int]] = PROMPTS) -> tuple[list[list[int]], list[Op]]:
-    """Return greedy outputs, and all operations; the cache is checked after each step."""
+    """Return greedy outputs and all operations. The cache is checked after each step."""
     requests = [engine.add_request(prompt, GREEDY) for prompt in prompts]
     ops = list[Op]()
     while engine.has_unfinished():
@@ -49,13 +49,13 @@ def tiers() -> Tiers:
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_another_engine_loads_what_one_stored(name: str, tiers: Tiers) -> None:
+def test_an_engine_loads_blocks_that_another_stored(name: str, tiers: Tiers) -> None:
     config = SETTINGS[name]
     expected, _ = run(Engine(tiny_llama(), config))
     first, stored = run(with_tiers(tiny_llama(), config, tiers))
     again, loaded = run(with_tiers(tiny_llama(), config, tiers))
     assert first == again == expected
-    assert of(Store, stored) and not of(Store, loaded), "the second engine has nothing new"
+    assert of(Store, stored) and not of(Store, loaded), "the second engine stores no new block"
     assert {op.medium for op in of(Load, loaded)} == {"cpu"}
     admitted = [op for op in of(Admit, loaded) if op.num_external_tokens]
     size = config.block_size
@@ -69,7 +69,7 @@ def test_another_engine_loads_what_one_stored(name: str, tiers: Tiers) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_loads_the_numbers_it_stored(family: str, tiers: Tiers) -> None:
+def test_every_model_family_stores_and_loads_blocks(family: str, tiers: Tiers) -> None:
     model = from_module(tiny_model(family), tiny_tokenizer(), family)
     config = EngineConfig(block_size=2, num_blocks=64)
     expected, _ = run(Engine(model, config))
@@ -79,7 +79,7 @@ def test_every_family_loads_the_numbers_it_stored(family: str, tiers: Tiers) -> 
     assert of(Load, loaded)
 
 
-def test_a_run_finds_on_disk_what_an_earlier_one_left(tmp_path: Path) -> None:
+def test_a_run_loads_blocks_that_an_earlier_run_left_on_disk(tmp_path: Path) -> None:
     config = SETTINGS["plain"]
     before = Tiers(disk=DiskSetting(tmp_path, 1 << 22), speeds=QuickTiers())
     expected, _ = run(with_tiers(tiny_llama(), config, before))
@@ -92,14 +92,14 @@ def test_a_run_finds_on_disk_what_an_earlier_one_left(tmp_path: Path) -> None:
 
 
 def test_evicted_blocks_are_loaded_again(tiers: Tiers) -> None:
-    """A pool of 11 blocks cannot hold three prompts of 7; the store does."""
+    """The store holds all prompts of 7 blocks each, and the pool only 11 blocks."""
     config = SETTINGS["tight"]
     prompts = [[10 * i + j for j in range(1, 9)] * 3 for i in range(1, 5)]
     with with_tiers(tiny_llama(), config, tiers) as engine, Engine(tiny_llama(), config) as plain:
         for prompt in prompts * 2:
             assert run(engine, [prompt])[0] == run(plain, [prompt])[0]
         _, ops = run(engine, [prompts[0]])
-    assert len(of(Load, ops)) == 5  # of 24 tokens 23 may come from elsewhere: 5 blocks of 4
+    assert len(of(Load, ops)) == 5  # at most 23 of 24 tokens are loaded: 5 blocks of 4
 
 
 CHANGES: dict[str, Callable[[], tuple[LoadedModel, EngineConfig]]] = {
@@ -110,15 +110,15 @@ CHANGES: dict[str, Callable[[], tuple[LoadedModel, EngineConfig]]] = {
 }
 
 
-@pytest.mark.parametrize("what", CHANGES)
-def test_another_models_blocks_are_never_loaded(what: str, tiers: Tiers) -> None:
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_models_blocks_are_never_loaded(change: str, tiers: Tiers) -> None:
     run(with_tiers(tiny_llama(), SETTINGS["plain"], tiers))
-    model, config = CHANGES[what]()
+    model, config = CHANGES[change]()
     _, ops = run(with_tiers(model, config, tiers))
     assert not of(Load, ops)
 
 
-def test_another_salt_is_another_content(tiers: Tiers) -> None:
+def test_blocks_are_loaded_only_under_the_same_salt(tiers: Tiers) -> None:
     config = SETTINGS["plain"]
     for salt, loads in (("a", False), ("b", False), ("a", True)):
         with with_tiers(tiny_llama(), config, tiers) as engine:
@@ -141,23 +141,23 @@ def test_blocks_are_computed_if_that_is_faster(tiers: Tiers, monkeypatch: pytest
 
 
 def test_a_block_deleted_before_its_read_is_a_miss(tiers: Tiers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The third block of five is damaged: two are loaded, the rest is computed."""
+    """The read of the third of five blocks fails, so two are loaded and the others computed."""
     config = SETTINGS["plain"]
     expected, _ = run(with_tiers(tiny_llama(), config, tiers))
     reads, load = list[bytes](), tiers.load
 
-    def third_fails(key: bytes) -> object:
+    def fail_third(key: bytes) -> object:
         reads.append(key)
         return None if len(reads) == 3 else load(key)
 
-    monkeypatch.setattr(tiers, "load", third_fails)
+    monkeypatch.setattr(tiers, "load", fail_third)
     outputs, ops = run(with_tiers(tiny_llama(), config, tiers))
     assert outputs == expected
     admitted = [op.num_external_tokens for op in of(Admit, ops)]
     assert admitted[0] == 8
 
 
-def test_a_run_can_be_run_again_until_blocks_come_from_outside(tiers: Tiers) -> None:
+def test_a_rerun_ends_at_the_first_loaded_block(tiers: Tiers) -> None:
     config = SETTINGS["plain"]
     with with_tiers(tiny_llama(), config, tiers) as stored, with_tiers(tiny_llama(), config, tiers) as loaded:
         assert of(Store, run(stored)[1])
@@ -171,14 +171,14 @@ def test_a_run_can_be_run_again_until_blocks_come_from_outside(tiers: Tiers) -> 
             Rerun(again, log_of(loaded), len(log_of(loaded)), None, follow=False).finish()
 
 
-def test_a_private_log_hides_what_would_name_a_stored_block(tiers: Tiers) -> None:
+def test_a_private_log_does_not_reveal_block_hashes(tiers: Tiers) -> None:
     config = replace(SETTINGS["plain"], private=True)
     with with_tiers(tiny_llama(), config, tiers) as engine:
         for _ in range(2):
-            requests = [engine.add_request(prompt, GREEDY) for prompt in PROMPTS]
+            for prompt in PROMPTS:
+                engine.add_request(prompt, GREEDY)
             while engine.has_unfinished():
                 engine.step()
-            assert requests
         log = log_of(engine)
         names = {
             op.block_hash for i in range(len(log)) for op in log.record(i).ops if isinstance(op, Cache | Store | Load)
@@ -188,8 +188,8 @@ def test_a_private_log_hides_what_would_name_a_stored_block(tiers: Tiers) -> Non
     assert names and not names & shown
 
 
-class Failing(OffloadingConnector):
-    """Device that is out of memory once."""
+class FailingConnector(OffloadingConnector):
+    """Connector with one out-of-memory error."""
 
     fails = ""
 
@@ -206,10 +206,10 @@ class Failing(OffloadingConnector):
         super()._save(meta)
 
 
-def test_failed_loads_are_never_found_later(tiers: Tiers) -> None:
+def test_blocks_of_a_failed_load_are_never_hit(tiers: Tiers) -> None:
     config = SETTINGS["plain"]
     expected, _ = run(with_tiers(tiny_llama(), config, tiers), PROMPTS[:1])
-    connector = Failing(tiers, tiny_llama(), config)
+    connector = FailingConnector(tiers, tiny_llama(), config)
     with Engine(tiny_llama(), config, connector=connector) as engine:
         connector.fails = "load"
         lost = engine.add_request(PROMPTS[0], GREEDY)
@@ -224,7 +224,7 @@ def test_failed_loads_are_never_found_later(tiers: Tiers) -> None:
 
 def test_a_failed_copy_loses_no_request(tiers: Tiers) -> None:
     config = SETTINGS["plain"]
-    connector = Failing(tiers, tiny_llama(), config)
+    connector = FailingConnector(tiers, tiny_llama(), config)
     connector.fails = "save"
     with Engine(tiny_llama(), config, connector=connector) as engine:
         outputs, ops = run(engine)
@@ -232,5 +232,5 @@ def test_a_failed_copy_loses_no_request(tiers: Tiers) -> None:
 
 
 @pytest.mark.parametrize("settings", [{"private": True}, {"forget_policy": "h2o"}, {"strategy": "contiguous"}])
-def test_a_run_without_shared_blocks_takes_no_part(settings: dict[str, Any]) -> None:
+def test_private_forgetting_and_contiguous_runs_do_not_offload(settings: dict[str, Any]) -> None:
     assert may_offload(SETTINGS["plain"]) and not may_offload(replace(SETTINGS["plain"], **settings))

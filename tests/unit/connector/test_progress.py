@@ -1,4 +1,4 @@
-"""Sequences that hold blocks without running do not block others, and a standstill is an error."""
+"""Sequences that hold blocks without running do not block others, and a deadlock is an error."""
 
 import pytest
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from engine.trace.snapshot import snapshot_of
 from tests.unit.connector.pair import PLAIN, Pair, of
 from tests.unit.engine.runs import log_of, tiny_llama
 
-# 9 blocks of 4, and prompts are computed 4 tokens a step
+# 9 blocks of 4, with 4 prompt tokens per step
 TIGHT = EngineConfig(block_size=4, num_blocks=9, max_model_len=36, max_num_batched_tokens=4)
 SETTINGS = {
     "prefix cache": TIGHT,
@@ -26,7 +26,7 @@ TO_THE_END = SamplingParams(max_tokens=3, ignore_eos=True)
 BEAMS = SamplingParams(max_tokens=8, use_beam_search=True, beam_width=3, n=3, ignore_eos=True)
 
 
-def alone(config: EngineConfig, prompt: list[int], sampling: SamplingParams) -> list[list[int]]:
+def baseline(config: EngineConfig, prompt: list[int], sampling: SamplingParams) -> list[list[int]]:
     with Engine(tiny_llama(), replace(config, num_blocks=40), keep_log=False) as engine:
         request = engine.add_request(prompt, sampling)
         while engine.has_unfinished():
@@ -38,12 +38,12 @@ def run(pair: Pair, most: int = 400) -> None:
     for _ in range(most):
         if not pair.turn(pair.decode):
             return
-    raise AssertionError(f"no end after {most} steps")
+    raise AssertionError(f"unfinished after {most} steps")
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_received_blocks_are_given_up_for_running_sequences(name: str) -> None:
-    """The running prompt needs all 9 blocks and every token of a step; a received sequence holds 4 blocks."""
+def test_received_blocks_are_dropped_for_running_sequences(name: str) -> None:
+    """The running prompt needs all 9 blocks and every token of a step. A received sequence holds 4 blocks."""
     config = SETTINGS[name]
     pair = Pair(tiny_llama(), replace(config, num_blocks=40), config)
     running = pair.decode.add_request(RUNNING, TO_THE_END)
@@ -51,27 +51,29 @@ def test_received_blocks_are_given_up_for_running_sequences(name: str) -> None:
     arrived = pair.pass_on(ARRIVING, TO_THE_END)
     run(pair)
     assert [running.output_token_ids, arrived.output_token_ids] == [
-        *alone(config, RUNNING, TO_THE_END),
-        *alone(config, ARRIVING, TO_THE_END),
+        *baseline(config, RUNNING, TO_THE_END),
+        *baseline(config, ARRIVING, TO_THE_END),
     ]
-    assert running.seq_id not in [op.seq_id for op in of(Preempt, pair.ops["decode"])], "there was another way"
+    assert running.seq_id not in [op.seq_id for op in of(Preempt, pair.ops["decode"])], (
+        "the running sequence is not preempted"
+    )
     assert name == "window" or [op.reason for op in of(TransferFailed, pair.ops["decode"])] == ["no_room"]
 
 
 @pytest.mark.parametrize("mode", ["recompute", "swap"])
-def test_beams_that_wait_for_each_other_get_what_has_arrived(mode: str) -> None:
-    """Three beams of up to 13 tokens take every token of a step; a received sequence holds 8 of 12 blocks."""
+def test_received_blocks_are_dropped_for_beams_that_wait_for_each_other(mode: str) -> None:
+    """Three beams of up to 13 tokens take every token of a step. A received sequence holds 8 of 12 blocks."""
     config = replace(TIGHT, preemption_mode=mode, max_num_batched_tokens=3, num_blocks=12)
     pair = Pair(tiny_llama(), PLAIN, config)
     beams = pair.decode.add_request(RUNNING[:6], BEAMS)
     pair.turn(pair.decode)
     arrived = pair.pass_on(LONG, TO_THE_END)
     run(pair)
-    assert [output.output_token_ids for output in beams.outputs] == alone(config, RUNNING[:6], BEAMS)
-    assert [arrived.output_token_ids] == alone(config, LONG, TO_THE_END)
+    assert [output.output_token_ids for output in beams.outputs] == baseline(config, RUNNING[:6], BEAMS)
+    assert [arrived.output_token_ids] == baseline(config, LONG, TO_THE_END)
 
 
-def test_a_standstill_is_an_error_that_names_the_holders(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadlock_is_an_error_that_names_the_holders_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = Pair(tiny_llama(), PLAIN, TIGHT)
     running = pair.decode.add_request(RUNNING, TO_THE_END)
     pair.turn(pair.decode)
@@ -84,4 +86,6 @@ def test_a_standstill_is_an_error_that_names_the_holders(monkeypatch: pytest.Mon
     assert running.finish_reason == "abort" and running.output_token_ids == []
     assert pair.decode.snapshot() == snapshot_of(log_of(pair.decode).state_now())
     run(pair)
-    assert [arrived.output_token_ids] == alone(TIGHT, ARRIVING, TO_THE_END), "it begins anew"
+    assert [arrived.output_token_ids] == baseline(TIGHT, ARRIVING, TO_THE_END), (
+        "the received sequence is computed again"
+    )

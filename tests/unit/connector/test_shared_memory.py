@@ -1,4 +1,4 @@
-"""Blocks read from another engine's memory are the requested ones, or there is a reason for the failure."""
+"""Transfers through shared memory deliver the requested blocks or fail with a reason."""
 
 import fcntl
 import mmap
@@ -22,13 +22,13 @@ from engine.connector.peer import HEAD, Peer, PeerGoneError, wait_for_any
 from engine.connector.shared_memory import BlockServer, Claim, Confirmed, Registered, SharedMemoryLink, socket_of
 from engine.connector.shared_pools import MappedPools, Region, Row, SharedPools
 from engine.trace.operations import Arrive, TransferFailed
-from tests.unit.connector.pair import PLAIN, PROMPTS, Pair, alone, check_that_no_wrong_reference_is_read, of
+from tests.unit.connector.pair import PLAIN, PROMPTS, Pair, baseline, check_that_no_wrong_reference_is_read, of
 from tests.unit.engine.runs import tiny_llama
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """Yield a short folder: the address of a Unix socket has at most 107 bytes."""
+    """Yield a folder with a short path, since the address of a Unix socket has at most 107 bytes."""
     with tempfile.TemporaryDirectory(prefix="kvt-") as path:
         yield Path(path)
 
@@ -51,7 +51,7 @@ class SharedPair(Pair):
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, "fp8_e4m3", "int8", "int4"])
-def test_shared_blocks_are_read_like_own_ones(kind: Any) -> None:
+def test_mapped_blocks_equal_the_owners_blocks(kind: Any) -> None:
     """Two groups of layers have different shapes, and their blocks are numbered consecutively."""
     pools = SharedPools(1 << 20)
     shapes = [LayerShape(2, 8, 6), LayerShape(1, 4, 4), LayerShape(2, 8, 6)]
@@ -64,8 +64,8 @@ def test_shared_blocks_are_read_like_own_ones(kind: Any) -> None:
     file = pools.open()
     mapped = MappedPools(file, pools.regions(caches))
     os.close(file)
-    wanted = [(0, 14), (1, 15), (0, 10), (1, 21), (0, 11)]
-    for (group, block_id), content in zip(wanted, mapped.read(wanted), strict=True):
+    blocks = [(0, 14), (1, 15), (0, 10), (1, 21), (0, 11)]
+    for (group, block_id), content in zip(blocks, mapped.read(blocks), strict=True):
         assert content == bytes(caches[group].read([block_id])[0])
         assert len(content) == caches[group].bytes_per_block and any(content)
     for outside in [(0, 9), (0, 15), (1, 14), (1, 22), (2, 10), (-1, 10)]:
@@ -73,7 +73,7 @@ def test_shared_blocks_are_read_like_own_ones(kind: Any) -> None:
             mapped.read([outside])
 
 
-def test_a_receiver_cannot_write_to_the_memory_and_it_outlives_the_sender() -> None:
+def test_shared_memory_is_read_only_and_of_checked_size() -> None:
     pools = SharedPools(1 << 16)
     pools((4, 4), dtype=torch.float32, device=torch.device("cpu")).fill_(1.5)
     file = pools.open()
@@ -95,7 +95,7 @@ def test_a_receiver_cannot_write_to_the_memory_and_it_outlives_the_sender() -> N
 
 
 def test_blocks_released_during_a_read_are_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lease ends and the blocks get another owner between the first and the last message about them."""
+    """The lease ends and the blocks get another owner during the read."""
     now = [0.0]
     pair = SharedPair(
         folder, EngineConfig(block_size=4, num_blocks=8, max_model_len=32), lease=5.0, clock=lambda: now[0]
@@ -103,34 +103,34 @@ def test_blocks_released_during_a_read_are_not_used(folder: Path, monkeypatch: p
     remote = pair.offer(PROMPTS[0])
     read = MappedPools.read
 
-    def slowly(self: MappedPools, wanted: Any) -> list[bytes]:
+    def slowly(self: MappedPools, blocks: Any) -> list[bytes]:
         monkeypatch.undo()
         now[0] = 6.0
         pair.run(pair.prefill)
         pair.prefill.add_request([90 + i for i in range(23)])
         pair.run(pair.prefill)
-        return read(self, wanted)
+        return read(self, blocks)
 
     monkeypatch.setattr(MappedPools, "read", slowly)
     request = pair.receive(remote, PROMPTS[0])
     pair.run()
     (failed,) = of(TransferFailed, pair.ops["decode"])
     assert failed.reason == "stale" and failed.detail.endswith("the lease of transfer t0 has expired")
-    assert request.output_token_ids == alone(PLAIN, [PROMPTS[0]])[0] and pair.held() == (0, 0)
+    assert request.output_token_ids == baseline(PLAIN, [PROMPTS[0]])[0] and pair.held() == (0, 0)
 
 
-def test_a_wrong_reference_is_never_read(folder: Path) -> None:
+def test_invalid_references_are_never_read(folder: Path) -> None:
     check_that_no_wrong_reference_is_read(SharedPair(folder))
 
 
 def test_a_slow_link_has_its_configured_speed(folder: Path) -> None:
-    waits, times = list[float](), iter([10.0, 10.001])  # reading itself takes 1 ms of what the link may take
+    waits, times = list[float](), iter([10.0, 10.001])  # reading takes 1 ms
     pair = SharedPair(folder, wrap=lambda link: ThrottledLink(link, 2e6, waits.append, times.__next__))
     pair.pass_on(PROMPTS[0])
     pair.run()
-    (came,) = of(Arrive, pair.ops["decode"])
-    assert came.link == "shared memory, throttled to 2 MB/s" and came.num_bytes == 6 * 4 * 2 * 2 * 8 * 3 * 4
-    assert waits == [pytest.approx(came.num_bytes / 2e6 - 0.001)] and pair.held() == (0, 0)
+    (arrive,) = of(Arrive, pair.ops["decode"])
+    assert arrive.link == "shared memory, throttled to 2 MB/s" and arrive.num_bytes == 6 * 4 * 2 * 2 * 8 * 3 * 4
+    assert waits == [pytest.approx(arrive.num_bytes / 2e6 - 0.001)] and pair.held() == (0, 0)
 
 
 def test_a_lease_is_renewed_over_the_link(folder: Path) -> None:
@@ -149,11 +149,10 @@ def test_a_lease_is_renewed_over_the_link(folder: Path) -> None:
     assert pair.held() == (0, 0)
 
 
-def test_an_ended_sender_is_gone_and_a_restarted_one_is_another(folder: Path) -> None:
+def test_a_restarted_sender_does_not_know_earlier_transfers(folder: Path) -> None:
     link = SharedMemoryLink(folder)
     first = SharedPair(folder, wrap=lambda _: link)
-    remote = first.send(PROMPTS[0])
-    assert remote is not None
+    remote = first.offer(PROMPTS[0])
     link.to("prefill").renew(remote.transfer)
     first.servers[0].close()
     assert not socket_of(folder, "prefill").exists()
@@ -165,8 +164,8 @@ def test_an_ended_sender_is_gone_and_a_restarted_one_is_another(folder: Path) ->
     assert second.held() == (0, 0)
 
 
-def speaking(folder: Path, say: Callable[[socket.socket], object]) -> threading.Thread:
-    """Listen as instance `prefill`, and send these bytes to each connection."""
+def sending(folder: Path, send: Callable[[socket.socket], object]) -> threading.Thread:
+    """Listen as instance `prefill`, and call `send` with the socket of a connection."""
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(socket_of(folder, "prefill")))
     listening.listen()
@@ -174,7 +173,7 @@ def speaking(folder: Path, say: Callable[[socket.socket], object]) -> threading.
     def serve() -> None:
         sock, _ = listening.accept()
         with listening, sock:
-            say(sock)
+            send(sock)
             while sock.recv(1000):
                 pass
 
@@ -184,19 +183,19 @@ def speaking(folder: Path, say: Callable[[socket.socket], object]) -> threading.
 
 
 def with_memory(message: Any, capacity: int = 1 << 16) -> Callable[[socket.socket], None]:
-    def say(sock: socket.socket) -> None:
+    def send(sock: socket.socket) -> None:
         file = SharedPools(capacity).open()
         Peer[Confirmed](sock, Confirmed).send(message, file=file)
         os.close(file)
 
-    return say
+    return send
 
 
 REGION = Region(0, 4, [Row(0, 64)])
 
 
 @pytest.mark.parametrize(
-    ("say", "reason"),
+    ("send", "reason"),
     [
         (lambda sock: None, "lost: instance prefill: it sent no message for 0.2 s"),
         (lambda sock: sock.shutdown(socket.SHUT_RDWR), "gone: instance prefill: the connection was closed"),
@@ -225,8 +224,8 @@ REGION = Region(0, 4, [Row(0, 64)])
         (with_memory(Registered("prefill", [REGION])), "lost: instance prefill: it sent no message for 0.2 s"),
     ],
 )
-def test_an_erroneous_sender_fails_one_transfer(say: Any, reason: str, folder: Path) -> None:
-    thread = speaking(folder, say)
+def test_an_erroneous_sender_fails_one_transfer(send: Any, reason: str, folder: Path) -> None:
+    thread = sending(folder, send)
     sender = SharedMemoryLink(folder, timeout=0.2 if reason.endswith("0.2 s") else 20.0).to("prefill")
     with pytest.raises(TransferError, match=reason):
         sender.read("t0", [(0, 1)])
@@ -236,7 +235,7 @@ def test_an_erroneous_sender_fails_one_transfer(say: Any, reason: str, folder: P
         sender.read("t0", [(0, 1)])
 
 
-def test_an_invalid_request_is_not_answered_and_others_are(folder: Path) -> None:
+def test_an_invalid_request_closes_only_its_own_connection(folder: Path) -> None:
     pair = SharedPair(folder)
     remote = pair.offer(PROMPTS[0])
     sock = socket.socket(socket.AF_UNIX)
@@ -251,7 +250,7 @@ def test_an_invalid_request_is_not_answered_and_others_are(folder: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden", "x" * 42, "a b", "a\n"])
-def test_an_instance_has_a_name_that_can_be_a_file(name: str, folder: Path) -> None:
+def test_instance_names_that_are_no_file_names_are_refused(name: str, folder: Path) -> None:
     with pytest.raises(ValueError, match="cannot be called"):
         socket_of(folder, name)
     with pytest.raises(TransferError, match="gone"):
@@ -259,9 +258,9 @@ def test_an_instance_has_a_name_that_can_be_a_file(name: str, folder: Path) -> N
 
 
 def test_a_message_larger_than_the_pipe_buffer_is_delivered() -> None:
-    """Three messages are sent while the receiver reads, and one that is not read in time."""
-    here, there = socket.socketpair()
-    sender, receiver = Peer[Any](here, Any), Peer[Claim](there, Claim)
+    """Three messages are sent while the receiver reads. One that is not read in time closes the connection."""
+    local, remote = socket.socketpair()
+    sender, receiver = Peer[Any](local, Any), Peer[Claim](remote, Claim)
     message = Claim("t", [(i, i) for i in range(300_000)])
 
     def send() -> None:
@@ -282,16 +281,16 @@ def test_a_message_larger_than_the_pipe_buffer_is_delivered() -> None:
     receiver.release()
 
 
-def test_a_server_with_thousands_of_files_waits_for_any_of_them() -> None:
+def test_waiting_works_with_descriptors_over_1023() -> None:
     """`select` would reject descriptors over 1023."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 2048), hard), hard))
-    here, there = socket.socketpair()
-    with here, there:
-        high = fcntl.fcntl(there.fileno(), fcntl.F_DUPFD_CLOEXEC, 1500)
+    local, remote = socket.socketpair()
+    with local, remote:
+        high = fcntl.fcntl(remote.fileno(), fcntl.F_DUPFD_CLOEXEC, 1500)
         try:
             assert wait_for_any([high], 0.01) == []
-            here.send(b"x")
+            local.send(b"x")
             assert wait_for_any([high], 20) == [high]
         finally:
             os.close(high)

@@ -1,6 +1,4 @@
-"""Prefill on one engine, decode on another: the tokens of one engine, and no block lost, reused too early or
-mixed up.
-"""
+"""Prefill on one engine and decode on another: tokens equal those of one engine, and no block leaks or is mixed up."""
 
 from concurrent.futures import Future
 from pathlib import Path
@@ -34,7 +32,7 @@ from tests.unit.connector.pair import (
     SETTINGS,
     SHARED,
     Pair,
-    alone,
+    baseline,
     both_logs,
     check_that_no_wrong_reference_is_read,
     of,
@@ -43,18 +41,20 @@ from tests.unit.engine.runs import tiny_llama
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_the_tokens_are_those_of_one_instance(name: str) -> None:
+def test_transfers_give_the_tokens_of_one_engine(name: str) -> None:
     config = SETTINGS[name]
     pair = Pair(tiny_llama(), config)
     requests = [pair.pass_on(prompt) for prompt in PROMPTS]
     pair.run()
-    assert [request.output_token_ids for request in requests] == alone(config, PROMPTS)
+    assert [request.output_token_ids for request in requests] == baseline(config, PROMPTS)
     assert pair.held() == (0, 0)
-    sent, came = of(Send, pair.ops["prefill"]), of(Arrive, pair.ops["decode"])
+    sent, arrived = of(Send, pair.ops["prefill"]), of(Arrive, pair.ops["decode"])
     assert len(sent) == len(of(Hold, pair.ops["prefill"])) == len(PROMPTS)
-    assert {(op.transfer, op.num_bytes) for op in sent if op.num_bytes} == {(op.transfer, op.num_bytes) for op in came}
-    assert sum(op.num_bytes for op in came) == sum(op.num_bytes for op in of(Receive, pair.ops["decode"])) > 0
-    for op in sent:  # blocks are the sender's until the receiver has said that it has them
+    assert {(op.transfer, op.num_bytes) for op in sent if op.num_bytes} == {
+        (op.transfer, op.num_bytes) for op in arrived
+    }
+    assert sum(op.num_bytes for op in arrived) == sum(op.num_bytes for op in of(Receive, pair.ops["decode"])) > 0
+    for op in sent:  # the sender holds its blocks until the receiver confirms them
         earlier = pair.both[: pair.both.index(op)]
         assert not op.num_bytes or op.transfer in [one.transfer for one in of(Arrive, earlier)]
     awaited = {op.seq_id: (op.num_cached_tokens, op.num_tokens) for op in of(Await, pair.ops["decode"])}
@@ -64,18 +64,18 @@ def test_the_tokens_are_those_of_one_instance(name: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family(family: str) -> None:
+def test_transfers_work_for_every_model_family(family: str) -> None:
     model = from_module(tiny_model(family), tiny_tokenizer(), family)
     config = EngineConfig(block_size=2, num_blocks=64)
     pair = Pair(model, config)
     requests = [pair.pass_on(prompt) for prompt in PROMPTS]
     pair.run()
-    assert [request.output_token_ids for request in requests] == alone(config, PROMPTS, model)
+    assert [request.output_token_ids for request in requests] == baseline(config, PROMPTS, model)
     assert of(Receive, pair.ops["decode"]) and pair.held() == (0, 0)
 
 
-def test_only_blocks_that_the_receiver_lacks_move() -> None:
-    """The second prompt shares 21 tokens with the first: 5 blocks of 4 are cached here, 2 more are transferred."""
+def test_only_blocks_that_the_receiver_lacks_are_transferred() -> None:
+    """The second prompt shares 21 tokens with the first. Its 5 cached blocks of 4 are not transferred, 2 others are."""
     pair = Pair(tiny_llama(), PLAIN)
     for prompt in PROMPTS[:2]:
         pair.pass_on(prompt)
@@ -87,18 +87,18 @@ def test_only_blocks_that_the_receiver_lacks_move() -> None:
 
 
 def test_a_fully_cached_prompt_transfers_nothing() -> None:
-    """At most 20 of 21 tokens can be transferred, and their 5 blocks of 4 are cached here."""
+    """At most 20 of 21 tokens can be transferred, and the receiver has cached their 5 blocks of 4."""
     pair = Pair(tiny_llama(), PLAIN)
     for _ in range(2):
         request = pair.pass_on(SHARED)
         pair.run()
     assert [op.num_bytes for op in of(Send, pair.ops["prefill"])][1] == 0
     assert len(of(Await, pair.ops["decode"])) == 1
-    assert request.output_token_ids == alone(PLAIN, [SHARED])[0] and pair.held() == (0, 0)
+    assert request.output_token_ids == baseline(PLAIN, [SHARED])[0] and pair.held() == (0, 0)
 
 
 def test_a_full_receiver_leaves_blocks_at_the_sender() -> None:
-    """The receiver has 11 blocks, 8 in use; a prompt of 23 tokens needs 6 and waits until they are free."""
+    """The receiver uses 8 of 11 blocks. A prompt of 23 tokens needs 6 and waits until they are free."""
     tight = SETTINGS["tight"]
     pair = Pair(tiny_llama(), PLAIN, tight)
     busy = pair.decode.add_request(list(range(70, 98)), GREEDY)
@@ -108,14 +108,12 @@ def test_a_full_receiver_leaves_blocks_at_the_sender() -> None:
     pair.turn(pair.decode)
     assert pair.held()[0] == 6 and not of(Await, pair.ops["decode"])
     pair.run()
-    assert [busy.output_token_ids, late.output_token_ids] == alone(tight, [list(range(70, 98)), PROMPTS[0]])
+    assert [busy.output_token_ids, late.output_token_ids] == baseline(tight, [list(range(70, 98)), PROMPTS[0]])
     assert len(of(Await, pair.ops["decode"])) == 1 and pair.held() == (0, 0)
 
 
 def test_received_sequences_do_not_deadlock() -> None:
-    """The pool has 9 blocks of 4. Two prompts of 16 tokens arrive with 4 blocks each, and each needs more than the one
-    that is left.
-    """
+    """Two received prompts hold 4 blocks each in a pool of 9, and each needs more than the remaining one."""
     config = EngineConfig(block_size=4, num_blocks=9, max_model_len=36)
     prompts = [[i + j for j in range(16)] for i in (10, 40)]
     pair = Pair(tiny_llama(), PLAIN, config)
@@ -125,8 +123,8 @@ def test_received_sequences_do_not_deadlock() -> None:
     assert all(len(request.output_token_ids) == 18 for request in requests) and pair.held() == (0, 0)
 
 
-class Broken(LocalLink):
-    """Link on which `fault` happens to the first read."""
+class FaultyLink(LocalLink):
+    """Link that calls `fault` at the first connection."""
 
     def __init__(self, senders: Any, fault: Any) -> None:
         super().__init__(senders)
@@ -144,25 +142,25 @@ def lose() -> None:
 
 
 def test_a_lost_link_falls_back_to_computing() -> None:
-    pair = Pair(tiny_llama(), PLAIN, link=lambda senders: Broken(senders, lose))
+    pair = Pair(tiny_llama(), PLAIN, link=lambda senders: FaultyLink(senders, lose))
     requests = [pair.pass_on(prompt) for prompt in PROMPTS]
     pair.run()
-    assert [request.output_token_ids for request in requests] == alone(PLAIN, PROMPTS)
+    assert [request.output_token_ids for request in requests] == baseline(PLAIN, PROMPTS)
     (failed,) = of(TransferFailed, pair.ops["decode"])
     assert (failed.seq_id, failed.reason, failed.detail) == (0, "lost", "the cable was pulled")
     reasons = [op.reason for op in of(Free, pair.ops["decode"]) if op.seq_id == 0]
     assert reasons[:6] == ["transfer_failed"] * 6
-    assert pair.held() == (6, 0), "the sender was told nothing: its lease ends it"
+    assert pair.held() == (6, 0), "the sender holds the blocks until its lease ends"
 
 
 def test_a_failed_load_aborts_the_request_under_policy_fail() -> None:
-    pair = Pair(tiny_llama(), PLAIN, link=lambda senders: Broken(senders, lose), policy="fail")
+    pair = Pair(tiny_llama(), PLAIN, link=lambda senders: FaultyLink(senders, lose), policy="fail")
     requests = [pair.pass_on(prompt) for prompt in PROMPTS[:2]]
     pair.run()
     assert requests[0].finish_reason == "abort" and requests[0].output_token_ids == []
     (ended,) = [op for op in of(Finish, pair.ops["decode"]) if op.reason == "abort"]
     assert ended.detail == "its keys and values did not arrive: lost: the cable was pulled"
-    assert requests[1].output_token_ids == alone(PLAIN, PROMPTS[:2])[1] and pair.held()[1] == 0
+    assert requests[1].output_token_ids == baseline(PLAIN, PROMPTS[:2])[1] and pair.held()[1] == 0
 
 
 def test_expired_leases_free_their_blocks() -> None:
@@ -181,11 +179,11 @@ def test_expired_leases_free_their_blocks() -> None:
     request = pair.receive(remote, PROMPTS[0])
     pair.run()
     assert [op.reason for op in of(TransferFailed, pair.ops["decode"])] == ["expired"]
-    assert request.output_token_ids == alone(PLAIN, PROMPTS)[0]
+    assert request.output_token_ids == baseline(PLAIN, PROMPTS)[0]
 
 
-def test_a_wrong_reference_is_never_read() -> None:
-    """The sender's blocks have new owners by the time of a repeated, an invented, a foreign and a too wide request."""
+def test_invalid_references_are_never_read() -> None:
+    """The blocks of the sender have new owners when the invalid references are used."""
     pair = Pair(tiny_llama(), EngineConfig(block_size=4, num_blocks=8, max_model_len=32), PLAIN)
     check_that_no_wrong_reference_is_read(pair)
 
@@ -204,34 +202,34 @@ def test_a_sender_that_omits_blocks_is_not_trusted(change: Any) -> None:
     request = pair.receive(change(remote), PROMPTS[0])
     pair.run()
     assert [op.reason for op in of(TransferFailed, pair.ops["decode"])] == ["out_of_range"]
-    assert request.output_token_ids == alone(PLAIN, [PROMPTS[0]])[0]
+    assert request.output_token_ids == baseline(PLAIN, [PROMPTS[0]])[0]
 
 
 @pytest.mark.parametrize(
     ("prompt", "salt"), [([33, *PROMPTS[0][1:]], None), ([*PROMPTS[0][:-1], 99], None), (PROMPTS[0], "a")]
 )
-def test_different_texts_have_different_blocks(prompt: list[int], salt: str | None) -> None:
+def test_blocks_of_another_text_or_salt_are_not_used(prompt: list[int], salt: str | None) -> None:
     pair = Pair(tiny_llama(), PLAIN)
     remote = pair.offer(PROMPTS[0])
     request = pair.receive(remote, prompt, cache_salt=salt)
     pair.run()
     assert [op.reason for op in of(TransferFailed, pair.ops["decode"])] == ["other_text"]
-    assert request.output_token_ids == alone(PLAIN, [prompt])[0]
+    assert request.output_token_ids == baseline(PLAIN, [prompt])[0]
 
 
 def test_an_unexpected_link_error_fails_one_transfer() -> None:
-    def burst() -> None:
+    def fail() -> None:
         raise OSError("no route")
 
-    pair = Pair(tiny_llama(), PLAIN, link=lambda senders: Broken(senders, burst))
+    pair = Pair(tiny_llama(), PLAIN, link=lambda senders: FaultyLink(senders, fail))
     requests = [pair.pass_on(prompt) for prompt in PROMPTS[:2]]
     pair.run()
-    assert [request.output_token_ids for request in requests] == alone(PLAIN, PROMPTS[:2])
+    assert [request.output_token_ids for request in requests] == baseline(PLAIN, PROMPTS[:2])
     assert [(op.reason, op.detail) for op in of(TransferFailed, pair.ops["decode"])] == [("lost", "OSError: no route")]
 
 
-class Never:
-    """Link on which no data ever arrive."""
+class StalledExecutor:
+    """Executor of pulls that never complete."""
 
     def submit(self, do: Any, *arguments: Any) -> Any:
         return Future()
@@ -239,18 +237,18 @@ class Never:
 
 def test_waiting_for_blocks_ends_with_their_lease() -> None:
     now = [0.0]
-    pair = Pair(tiny_llama(), PLAIN, lease=5.0, clock=lambda: now[0], pulls=Never())
+    pair = Pair(tiny_llama(), PLAIN, lease=5.0, clock=lambda: now[0], pulls=StalledExecutor())
     request = pair.pass_on(PROMPTS[0])
     pair.run()
     assert pair.decode.snapshot().receiving == [request.seq_id] and not pair.decode.can_step
     now[0] = 5.5
     pair.run()
     assert [op.reason for op in of(TransferFailed, pair.ops["decode"])] == ["late"]
-    assert request.output_token_ids == alone(PLAIN, [PROMPTS[0]])[0] and pair.held() == (0, 0)
+    assert request.output_token_ids == baseline(PLAIN, [PROMPTS[0]])[0] and pair.held() == (0, 0)
 
 
-def test_a_full_engine_waits_until_blocks_are_taken() -> None:
-    """A finished prompt holds 6 of 8 blocks for another instance; the next prompt needs 6, and its deferral is recorded
+def test_a_full_prefill_engine_waits_until_held_blocks_are_fetched() -> None:
+    """A finished prompt holds 6 of 8 blocks for another instance. The next prompt needs 6, and its deferral is recorded
     once.
     """
     pair = Pair(tiny_llama(), EngineConfig(block_size=4, num_blocks=8, max_model_len=32), PLAIN)
@@ -263,11 +261,11 @@ def test_a_full_engine_waits_until_blocks_are_taken() -> None:
     assert len(other.output_token_ids) == 9 and pair.held() == (0, 0)
 
 
-def test_an_abandoned_prompt_is_not_held() -> None:
+def test_the_blocks_of_an_aborted_prefill_are_not_held() -> None:
     pair = Pair(tiny_llama(), PLAIN)
-    for _ in range(2):  # the same name again is another request's
+    for _ in range(2):  # the name is free again after an abort
         pair.prefill.add_request(PROMPTS[0], GREEDY, "t0", transfer="t0", kv_role="kv_producer")
-        pair._look(pair.prefill, "prefill", pair.prefill.step())
+        pair._check(pair.prefill, "prefill", pair.prefill.step())
         assert pair.prefill.abort("t0")
         assert pair.producer.take_offer("t0") is None and pair.held() == (0, 0)
 
@@ -278,30 +276,30 @@ def test_only_paged_engines_exchange_blocks() -> None:
             Pair(tiny_llama(), config)
 
 
-def test_an_aborted_request_leaves_nothing_behind() -> None:
-    """An abort comes before the transfer, during it, and after its arrival."""
+def test_an_aborted_transfer_frees_the_blocks_of_both_engines() -> None:
+    """Requests are aborted before, during and after the transfer."""
     pair = Pair(tiny_llama(), PLAIN)
     remote = pair.offer(PROMPTS[0])
     request = pair.receive(remote, PROMPTS[0])
     assert pair.decode.abort(request.request_id)
     pair.run()
-    assert pair.held() == (0, 0), "the sender was told that nobody wants them"
+    assert pair.held() == (0, 0), "the sender is notified"
     request = pair.pass_on(PROMPTS[0])
-    pair._look(pair.decode, "decode", pair.decode.step())
+    pair._check(pair.decode, "decode", pair.decode.step())
     assert pair.decode.snapshot().receiving == [request.seq_id]
     assert pair.decode.abort(request.request_id)
     pair.run()
     assert pair.held() == (0, 0)
     request = pair.pass_on(PROMPTS[1])
-    pair._look(pair.decode, "decode", pair.decode.step())
-    pair._look(pair.decode, "decode", pair.decode.take_transfers())
+    pair._check(pair.decode, "decode", pair.decode.step())
+    pair._check(pair.decode, "decode", pair.decode.take_transfers())
     assert pair.decode.snapshot().waiting == [request.seq_id] and pair.held()[1] > 0
     assert pair.decode.abort(request.request_id)
     pair.run()
     assert pair.held() == (0, 0)
 
 
-def test_the_log_says_where_each_block_came_from() -> None:
+def test_receive_operations_name_the_senders_blocks() -> None:
     pair = Pair(tiny_llama(), PLAIN)
     remote = pair.offer(PROMPTS[0])
     pair.receive(remote, PROMPTS[0])
@@ -309,7 +307,7 @@ def test_the_log_says_where_each_block_came_from() -> None:
     ops = pair.ops["decode"]
     received = of(Receive, ops)
     assert [op.from_block_id for op in received] == remote.block_tables[0]
-    assert [op.num_tokens for op in received] == [4, 4, 4, 4, 4, 2]  # 23 tokens, the last one is computed here
+    assert [op.num_tokens for op in received] == [4, 4, 4, 4, 4, 2]  # the last of 23 tokens is computed
     assert [op.block_id for op in of(Allocate, ops) if op.reason == "receive"] == [op.block_id for op in received]
     (admit,) = of(Admit, ops)
     assert (admit.num_cached_tokens, admit.num_external_tokens) == (0, 22)
@@ -317,6 +315,6 @@ def test_the_log_says_where_each_block_came_from() -> None:
     assert arrive.link == "local" and 0 <= arrive.began <= arrive.ended
 
 
-def test_both_logs_pass_the_check(tmp_path: Path) -> None:
+def test_the_logs_of_both_engines_are_valid(tmp_path: Path) -> None:
     for path in both_logs(tiny_llama(), tmp_path):
         assert [str(finding) for finding in check(path)] == []

@@ -1,4 +1,4 @@
-"""Models whose own answers are known, and an engine that serves them: for layers that keep states or latents."""
+"""Models with known greedy outputs and their service by an engine, for layers with states or latents."""
 
 import random
 from collections.abc import Iterator
@@ -21,20 +21,20 @@ from engine.trace.operations import Op
 from engine.trace.snapshot import snapshot_of
 from tests.causal_types import VOCAB_SIZE
 
-NEW = 12  # tokens of each answer
+NEW = 12  # new tokens of each output
 BEAMS = 3
 SAMPLING = SamplingParams(max_tokens=NEW, ignore_eos=True)
 
 
 def prompts() -> list[list[int]]:
-    """Return four distinct prompts, one with the first one's prefix, and one that extends the third."""
-    own = [[random.Random(i).randrange(3, VOCAB_SIZE) for _ in range(n)] for i, n in enumerate((23, 9, 31, 5))]
-    return [*own, [*own[0][:20], 7, 8, 9], [*own[2], 11, 12]]
+    """Return four distinct prompts, one with the prefix of the first, and one that extends the third."""
+    distinct = [[random.Random(i).randrange(3, VOCAB_SIZE) for _ in range(n)] for i, n in enumerate((23, 9, 31, 5))]
+    return [*distinct, [*distinct[0][:20], 7, 8, 9], [*distinct[2], 11, 12]]
 
 
 class Case(NamedTuple):
     model: LoadedModel
-    answers: list[list[int]]  # the module's own, token by token, without a cache
+    answers: list[list[int]]  # of the module itself, token by token, without a cache
 
 
 def answered(module: Any) -> Iterator[Case]:
@@ -57,7 +57,7 @@ def config(**settings: Any) -> EngineConfig:
 
 
 def serve(engine: Engine, case: Case) -> list[Op]:
-    """Serve every prompt; books, state and log agree after every step, and so do the tokens."""
+    """Serve every prompt, and check the cache and the log after every step, and the tokens."""
     ops: list[Op] = []
     requests = [engine.add_request(prompt, SAMPLING) for prompt in prompts()]
     while engine.has_unfinished():
@@ -77,7 +77,7 @@ def run(case: Case, path: Path, **settings: Any) -> list[Op]:
 
 
 def handed_over(case: Case, **settings: Any) -> None:
-    """Serve every prompt on several instances."""
+    """Serve every prompt on several instances, and check the tokens."""
     cluster = local_cluster(case.model, config(max_num_seqs=2, **settings))
     try:
         cluster.submit([RequestSpec(prompt, SAMPLING) for prompt in prompts()])
@@ -91,7 +91,7 @@ def handed_over(case: Case, **settings: Any) -> None:
 
 
 def search(engine: Engine, case: Case) -> list[Op]:
-    """Search beams, which fork in the middle of a block: each is scored as if it had been computed alone."""
+    """Run a beam search, and check the scores against separate passes. Beams fork in the middle of a block."""
     new, ops = 6, list[Op]()
     engine.add_request(
         prompts()[1], SamplingParams(use_beam_search=True, beam_width=BEAMS, n=BEAMS, max_tokens=new, ignore_eos=True)
@@ -103,14 +103,14 @@ def search(engine: Engine, case: Case) -> list[Op]:
     ranked = [sequence for sequence in engine.log.state_now().sequences.values() if sequence.rank is not None]
     assert len(ranked) == BEAMS
     for sequence in ranked:
-        alone = log_probabilities(case.model, sequence.token_ids[:-1])
-        scored = sum(alone[sequence.num_prompt_tokens - 1 :][i, t] for i, t in enumerate(sequence.token_ids[-new:]))
+        single = log_probabilities(case.model, sequence.token_ids[:-1])
+        scored = sum(single[sequence.num_prompt_tokens - 1 :][i, t] for i, t in enumerate(sequence.token_ids[-new:]))
         assert sequence.cumulative_logprob == pytest.approx(float(scored), abs=2e-2)
     return ops
 
 
 def log_probabilities(model: LoadedModel, token_ids: list[int]) -> torch.Tensor:
-    """Return those of each next token [T, V], in one pass over the sequence alone."""
+    """Return the log probabilities of each next token [T, V], computed in one pass over the sequence."""
     runner = ModelRunner(model, 1, len(token_ids), len(token_ids))
-    whole = [SequenceSlice(0, token_ids, 0, [[0]], samples=True, all_logits=True)]
-    return torch.log_softmax(runner.execute(whole).logits, dim=-1)
+    sequence = SequenceSlice(0, token_ids, 0, [[0]], samples=True, all_logits=True)
+    return torch.log_softmax(runner.execute([sequence]).logits, dim=-1)

@@ -1,4 +1,4 @@
-"""Runs of a small random model that exercise what a trace can hold; shared by several tests."""
+"""Runs of a small random model that exercise every part of a trace, shared by several tests."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @cache
 def tiny_llama() -> LoadedModel:
-    """A random Llama of 3 layers with grouped heads (4:2), and a tokenizer."""
+    """Return a random Llama of 3 layers with grouped heads (4:2), and a tokenizer."""
     return from_module(tiny_model("llama"), tiny_tokenizer(), "tiny-llama")
 
 
@@ -37,13 +37,13 @@ GREEDY = SamplingParams(max_tokens=12, ignore_eos=True)
 
 
 def log_of(engine: Engine) -> TraceWriter:
-    """The engine's log, which it keeps (a log without records is falsy, as any empty sequence)."""
+    """Return the engine's log, which must exist. (An empty log is falsy.)"""
     assert engine.log is not None
     return engine.log
 
 
 def outputs_of(config: EngineConfig, prompts: list[list[int]] | None = None, check: bool = True) -> list[list[int]]:
-    """Greedy outputs of the prompts under a configuration, with the cache's integrity checked after each step."""
+    """Return greedy outputs under a configuration. The cache's integrity is checked after each step."""
     with Engine(tiny_llama(), config, keep_log=False) as engine:
         requests = [engine.add_request(p, GREEDY) for p in prompts or PROMPTS]
         while engine.has_unfinished():
@@ -54,8 +54,8 @@ def outputs_of(config: EngineConfig, prompts: list[list[int]] | None = None, che
 
 
 def _drive(engine: Engine) -> Iterator[None]:
-    """Requests that arrive while others run, one is aborted; then one is steered from outside, beside samples and
-    beams. Yields after every record.
+    """Run the scenario and yield after every record: requests arrive while others run, one is aborted, one is adjusted
+    and gets a chosen token, and samples and beams follow.
     """
     requests = []
     for prompt in PROMPTS[:3]:
@@ -80,7 +80,7 @@ def _drive(engine: Engine) -> Iterator[None]:
     yield
     engine.adjust(steered.request_id, replace(GREEDY, max_tokens=11))
     yield
-    samples = 1 if engine.config.strategy == "first_fit" else 2  # a piece is of one sequence
+    samples = 1 if engine.config.strategy == "first_fit" else 2  # first_fit has no forks
     engine.add_request(
         PROMPTS[5], SamplingParams(n=samples, best_of=samples, temperature=1.0, max_tokens=9, prompt_logprobs=1)
     )
@@ -106,7 +106,7 @@ CONFIGS: dict[str, EngineConfig] = {
     "no cache": EngineConfig(strategy="none", block_size=4, num_blocks=40, max_model_len=40),
 }
 
-# The same runs where queries do not see everything, so that outputs differ from those above.
+# Attention windows, with which outputs differ from those above.
 POLICIES: dict[str, EngineConfig] = {
     "sinks and window": EngineConfig(
         block_size=4, num_blocks=14, max_model_len=48, attention_window=6, attention_sinks=3
@@ -130,7 +130,7 @@ POLICIES: dict[str, EngineConfig] = {
 
 
 def run(name: str, path: Path | None = None, on_record: Callable[[Engine], None] = lambda _: None) -> Engine:
-    """Run the scenario under the named configuration; the caller closes the engine."""
+    """Run the scenario under the named configuration. The caller closes the engine."""
     capture = CaptureRequest(layers=None, heads=None)
     engine = Engine(tiny_llama(), {**CONFIGS, **POLICIES}[name], log_path=path, capture=capture)
     for _ in _drive(engine):
@@ -139,5 +139,5 @@ def run(name: str, path: Path | None = None, on_record: Callable[[Engine], None]
 
 
 def ops_of(record: StepRecord, kind: type[T]) -> list[T]:
-    """The operations of one kind in a record."""
+    """Return the operations of one kind in a record."""
     return [op for op in record.ops if isinstance(op, kind)]

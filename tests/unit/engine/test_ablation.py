@@ -1,4 +1,4 @@
-"""Heads and layers that are off: what that leaves of a pass, and that no other sequence finds their keys and values."""
+"""Ablation of heads and layers: its effect on a pass, forks, and the separation of cached keys and values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EACH = CaptureRequest(layers=None, heads=None, outputs=True, dtype="float32")
 
 
 def finished(config: EngineConfig, prompts: list[list[int]], capture: CaptureRequest | None = None) -> Engine:
-    """Return an engine after each prompt, one after another; the caller closes it."""
+    """Return an engine that has run the prompts one after another. The caller closes it."""
     engine = Engine(tiny_llama(), config, capture=capture)
     for prompt in prompts:
         engine.add_request(prompt, GREEDY)
@@ -41,7 +41,7 @@ def finished(config: EngineConfig, prompts: list[list[int]], capture: CaptureReq
 
 
 def run_of(config: EngineConfig, prompts: Sequence[list[int]]) -> Engine:
-    """Return an engine after these prompts, submitted at once; the caller closes it."""
+    """Return an engine that has run the prompts, submitted at once. The caller closes it."""
     engine = Engine(tiny_llama(), config)
     for prompt in prompts:
         engine.add_request(prompt, replace(GREEDY, max_tokens=20))
@@ -69,7 +69,7 @@ def outputs_of(engine: Engine, seq_id: int) -> list[tuple[int, Any]]:
 
 
 def expected(module: Any, off: Off) -> Tensor:
-    """Return the log probabilities after TOKENS, by transformers' own pass."""
+    """Return the log probabilities after TOKENS, computed by transformers with hooks."""
 
     def no_head(_: Any, args: tuple[Tensor]) -> tuple[Tensor]:
         mixed = args[0].clone()
@@ -90,19 +90,19 @@ def expected(module: Any, off: Off) -> Tensor:
 
 
 @pytest.mark.parametrize("off", [Off(1, 3, 0), Off(0, 0, 0), Off(2, None, 0)], ids=str)
-def test_ablated_heads_and_layers_add_nothing(off: Off) -> None:
+def test_ablation_equals_transformers_without_the_head_or_layer(off: Off) -> None:
     module = tiny_model("llama")
     module.set_attn_implementation("eager")
-    right = expected(module, off)
+    reference = expected(module, off)
     with Engine(from_module(tiny_model("llama")), replace(CONFIG, ablate=str(off))) as engine:
         engine.add_request(TOKENS, SamplingParams(max_tokens=2, ignore_eos=True))
-        [output] = [one for _ in range(1) for one in engine.step().outputs]
-        assert output.token_id == int(right.argmax())
+        [output] = engine.step().outputs
+        assert output.token_id == int(reference.argmax())
         for one in output.top:
-            assert one.logprob == pytest.approx(float(right[one.token_id]), abs=1e-4)
+            assert one.logprob == pytest.approx(float(reference[one.token_id]), abs=1e-4)
 
 
-def test_a_fork_is_the_run_up_to_its_record_and_another_one_from_there(tmp_path: Path) -> None:
+def test_a_fork_with_an_ablation_differs_only_from_its_record_on(tmp_path: Path) -> None:
     change, path = AblateChange(layer=1, head=2), tmp_path / "fork.kvtrace"
     with finished(CONFIG, [TOKENS], EACH) as source, forked(source, 4, change, path) as fork:
         log, other = log_of(source), log_of(fork)
@@ -111,7 +111,7 @@ def test_a_fork_is_the_run_up_to_its_record_and_another_one_from_there(tmp_path:
         before, after = log.capture(4), other.capture(4)
         assert before and after
         same = [bool((a.k == b.k).all()) for a, b in zip(before.layers, after.layers, strict=True)]
-        assert same == [True, True, False], "the head is in layer 1: the keys of layer 2 are the first other ones"
+        assert same == [True, True, False], "a head of layer 1 changes keys from layer 2 on"
         with Engine(tiny_llama(), fork.config) as again:
             Rerun(again, other, len(other), None, follow=False).finish()
         with forked(fork, 6, AblateChange(layer=0)) as second:
@@ -120,24 +120,24 @@ def test_a_fork_is_the_run_up_to_its_record_and_another_one_from_there(tmp_path:
     assert not list(check(path))
 
 
-def test_one_pass_equals_computing_step_by_step() -> None:
-    """Tokens before the fork have no head off, those after it do."""
+def test_recomputation_in_one_pass_equals_the_steps_of_a_fork() -> None:
+    """The head is ablated only for tokens after the fork."""
     with finished(CONFIG, [TOKENS], EACH) as source, forked(source, 4, AblateChange(layer=0, head=1)) as fork:
         log = log_of(fork)
         rows = {i: log.capture(i) for i in range(len(log)) if log.record(i).batch}
-        whole = fork.recompute_attention(0, 2, num_tokens=len(TOKENS) + 8).layers[0]
+        recomputed = fork.recompute_attention(0, 2, num_tokens=len(TOKENS) + 8).layers[0]
         for index, capture in rows.items():
             start = log.record(index).batch[0].start
             assert capture is not None
-            k = capture.layers[2].k[: len(whole.k) - start]
-            assert abs(k - whole.k[start : start + len(k)]).max(initial=0) < 1e-4
+            k = capture.layers[2].k[: len(recomputed.k) - start]
+            assert abs(k - recomputed.k[start : start + len(k)]).max(initial=0) < 1e-4
 
 
-def test_a_preempted_sequence_computes_again_what_it_had() -> None:
-    """Two sequences in a pool for one and a half: the younger is preempted after the head is off."""
+def test_a_preempted_sequence_is_recomputed_with_its_ablations() -> None:
+    """The pool holds one and a half of two sequences. The younger is preempted after the ablation begins."""
     found = []
-    for num_blocks, finds in ((64, True), (12, True), (12, False)):
-        config = replace(CONFIG, num_blocks=num_blocks, enable_prefix_caching=finds, ablate="1.2@4")
+    for num_blocks, caching in ((64, True), (12, True), (12, False)):
+        config = replace(CONFIG, num_blocks=num_blocks, enable_prefix_caching=caching, ablate="1.2@4")
         with run_of(config, (TOKENS, PROMPTS[5])) as engine:
             log = log_of(engine)
             assert any(ops_of(log.record(i), Preempt) for i in range(5, len(log))) == (num_blocks == 12)
@@ -145,9 +145,9 @@ def test_a_preempted_sequence_computes_again_what_it_had() -> None:
     assert found[0] == found[1] == found[2]
 
 
-def test_a_sequence_that_is_preempted_when_it_begins_keeps_what_it_had() -> None:
-    """The ablation applies from the first token that was never computed, also if nothing of the sequence is computed at
-    present.
+def test_an_ablation_that_begins_during_preemption_spares_computed_tokens() -> None:
+    """The ablation applies from the first token that was never computed, even if the sequence holds no computed token
+    when the ablation begins.
     """
     requests = (TOKENS, PROMPTS[5])
     with run_of(replace(CONFIG, num_blocks=12), requests) as engine:
@@ -160,9 +160,9 @@ def test_a_sequence_that_is_preempted_when_it_begins_keeps_what_it_had() -> None
         same = next(i for i, end in ends if end == count) + 1
     with (
         run_of(replace(CONFIG, num_blocks=12, ablate=f"0@{record}"), requests) as preempted,
-        run_of(replace(CONFIG, ablate=f"0@{same}"), requests) as alone,
+        run_of(replace(CONFIG, ablate=f"0@{same}"), requests) as single,
     ):
-        assert outputs_of(preempted, 1) == outputs_of(alone, 1)
+        assert outputs_of(preempted, 1) == outputs_of(single, 1)
 
 
 def test_strategy_none_ablates_the_same_tokens() -> None:
@@ -173,8 +173,10 @@ def test_strategy_none_ablates_the_same_tokens() -> None:
         assert outputs_of(none, 0) == outputs_of(paged, 0)
 
 
-def test_a_fork_is_remembered_like_its_parent() -> None:
-    """The layer is off from the middle of the prompt on: the same prompt again, off from its start, finds neither."""
+def test_forked_sequences_are_remembered_with_their_ablations() -> None:
+    """The layer is ablated from the middle of the first prompt on. In the equal second prompt it is ablated from the
+    start, so nothing hits.
+    """
     config = replace(CONFIG, max_num_batched_tokens=4, ablate="0@3")
     with finished(config, []) as engine:
         for n in (2, 1):
@@ -185,7 +187,7 @@ def test_a_fork_is_remembered_like_its_parent() -> None:
         assert (again.num_hit_tokens, again.reason, again.closest_seq_id) == (0, "other_ablation", 1)
 
 
-def test_a_change_drops_ablations_that_began_later() -> None:
+def test_forking_before_an_ablation_drops_it() -> None:
     config = replace(CONFIG, ablate="1.2@4 0@6")
     assert config_of_fork(config, 5, AbortChange(request_id="x")).ablate == "1.2@4"
     assert config_of_fork(config, 3, AblateChange(layer=2)).ablate == "2@3"
@@ -200,7 +202,7 @@ def test_a_change_drops_ablations_that_began_later() -> None:
 
 
 def test_ablated_and_unablated_keys_never_mix() -> None:
-    """The prompt again: before the head is off it hits, then it does not, then it hits what was computed without it."""
+    """The ablation begins before the second of three equal prompts. The third hits blocks of the second."""
     with finished(CONFIG, [TOKENS]) as engine:
         at = len(log_of(engine))
     with (
@@ -214,18 +216,18 @@ def test_ablated_and_unablated_keys_never_mix() -> None:
             (16, None),
         ]
         assert outputs_of(fork, 1) == outputs_of(fork, 2) != outputs_of(fork, 0)
-        with finished(replace(CONFIG, ablate="1.2@0", enable_prefix_caching=False), [TOKENS]) as alone:
-            assert outputs_of(fork, 1) == outputs_of(alone, 0)
+        with finished(replace(CONFIG, ablate="1.2@0", enable_prefix_caching=False), [TOKENS]) as single:
+            assert outputs_of(fork, 1) == outputs_of(single, 0)
 
 
 def test_blocks_of_an_ablation_hit_only_with_the_same_ablation() -> None:
-    """A run whose own blocks are half of the whole model's: a whole sequence with its tokens shares the first ones."""
+    """The first blocks of a fork are computed without the ablation. A request with its tokens does not hit them."""
     with finished(CONFIG, [TOKENS]) as source, forked(source, 6, AblateChange(layer=1, head=2)) as fork:
         text = log_of(fork).state_now().sequences[0].token_ids
         fork.add_request(text, GREEDY)
         fork.step()
         found = lookups_of(fork)[-1]
-        assert found.num_hit_tokens == 0, "it is ablated from its first token on, and those blocks are not"
+        assert found.num_hit_tokens == 0, "the request is ablated from its first token on"
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
-"""Beam search as forks of one sequence, against transformers' own.
+"""Beam search as forks of one sequence, compared with transformers.
 
-The definitions agree without logit adjustments, with early_stopping=False and scores over generated tokens. They do not
-otherwise: transformers applies repetition penalty and its other processors to log probabilities, the engine to logits
-before they are normalised. So these are compared without them.
+The definitions agree with early_stopping=False and scores over generated tokens. Logit adjustments are not compared:
+transformers applies them to log probabilities, and the engine to logits.
 """
 
 import pytest
@@ -24,12 +23,12 @@ BEAMS = SamplingParams(use_beam_search=True, beam_width=3, n=3, max_tokens=10)
 
 
 def run(
-    sampling: SamplingParams, config: EngineConfig = CONFIG, prompt: list[int] = PROMPTS[0], company: int = 0
+    sampling: SamplingParams, config: EngineConfig = CONFIG, prompt: list[int] = PROMPTS[0], num_others: int = 0
 ) -> tuple[Request, list[Preempt]]:
-    """Run a search beside other requests; replay is compared with the engine after each record."""
+    """Run a search with other requests. The log's state is compared with the engine after each record."""
     preemptions = []
     with Engine(tiny_llama(), config) as engine:
-        others = [engine.add_request(PROMPTS[i + 1], GREEDY) for i in range(company)]
+        others = [engine.add_request(PROMPTS[i + 1], GREEDY) for i in range(num_others)]
         request = engine.add_request(prompt, sampling)
         while engine.has_unfinished():
             record = engine.step()
@@ -42,7 +41,7 @@ def run(
     return request, preemptions
 
 
-def by_transformers(sampling: SamplingParams, prompt: list[int], ends: list[int]) -> list[tuple[list[int], float]]:
+def transformers_beams(sampling: SamplingParams, prompt: list[int], ends: list[int]) -> list[tuple[list[int], float]]:
     module = tiny_model("llama")
     found = module.generate(
         torch.tensor([prompt]),
@@ -69,21 +68,21 @@ def by_transformers(sampling: SamplingParams, prompt: list[int], ends: list[int]
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0, 2.0])
 @pytest.mark.parametrize("prompt", [PROMPTS[0], PROMPTS[2], PROMPTS[5]], ids=["17 tokens", "3 tokens", "10 tokens"])
 @pytest.mark.parametrize(("ends", "beam_width"), [([], 3), (list(range(40, 56)), 3), (list(range(0, 64)), 2)])
-def test_beams_and_scores_are_those_of_transformers(
+def test_beams_and_scores_equal_those_of_transformers(
     length_penalty: float, prompt: list[int], ends: list[int], beam_width: int
 ) -> None:
-    """Many tokens end a sequence, so some beams end early and the search may stop before max_tokens."""
+    """With many end tokens, some beams end early and the search may stop before max_tokens."""
     sampling = replace(
         BEAMS, length_penalty=length_penalty, beam_width=beam_width, n=beam_width, ignore_eos=True, stop_token_ids=ends
     )
     request, _ = run(sampling, prompt=prompt)
-    expected = by_transformers(sampling, prompt, ends)
+    expected = transformers_beams(sampling, prompt, ends)
     assert [c.output_token_ids for c in request.outputs] == [tokens for tokens, _ in expected]
     assert [c.score for c in request.outputs] == pytest.approx([score for _, score in expected], abs=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("config", "company"),
+    ("config", "num_others"),
     [
         (CONFIG, 4),
         (replace(CONFIG, enable_prefix_caching=False), 3),
@@ -96,16 +95,16 @@ def test_beams_and_scores_are_those_of_transformers(
         (EngineConfig(strategy="contiguous", block_size=4, num_blocks=48, max_model_len=32), 3),
     ],
 )
-def test_beam_search_does_not_depend_on_the_batch_or_preemption(config: EngineConfig, company: int) -> None:
-    """17 prompt tokens + 10 - 1 are 7 blocks of 4 for each of 3 beams: 21 blocks are the least that is accepted."""
+def test_beam_search_does_not_depend_on_the_batch_or_preemption(config: EngineConfig, num_others: int) -> None:
+    """17 + 10 - 1 tokens need 7 blocks of 4 for each of 3 beams, so 21 blocks are the smallest accepted pool."""
     expected, _ = run(BEAMS)
-    request, preemptions = run(BEAMS, config, company=company)
+    request, preemptions = run(BEAMS, config, num_others=num_others)
     assert [c.output_token_ids for c in request.outputs] == [c.output_token_ids for c in expected.outputs]
-    assert bool(preemptions) == (config.num_blocks == 21), "else this does not test preemption"
+    assert bool(preemptions) == (config.num_blocks == 21), "otherwise preemption is not tested"
 
 
-def test_beam_searches_that_preempt_each_other_finish() -> None:
-    """Each fits the pool alone, together they do not: beams wait for beams that have no room."""
+def test_concurrent_beam_searches_resolve_deadlocks_by_preemption() -> None:
+    """Each search fits the pool, all of them do not, and beams wait for beams that have no room."""
     prompts = [PROMPTS[0], PROMPTS[5], PROMPTS[0][::-1], PROMPTS[5][::-1]]
     expected = [run(BEAMS, prompt=p)[0] for p in prompts]
     reasons = set()
@@ -120,13 +119,13 @@ def test_beam_searches_that_preempt_each_other_finish() -> None:
                     engine.check_integrity()
                     steps += 1
                     assert steps < 500
-                for request, alone in zip(requests, expected, strict=True):
-                    assert [c.output_token_ids for c in request.outputs] == [c.output_token_ids for c in alone.outputs]
-    assert reasons == {"last_admitted", "deadlock"}, "else this does not test it"
+                for request, single in zip(requests, expected, strict=True):
+                    assert [c.output_token_ids for c in request.outputs] == [c.output_token_ids for c in single.outputs]
+    assert reasons == {"last_admitted", "deadlock"}, "otherwise the deadlock is not tested"
 
 
-def test_a_dropped_beam_frees_only_what_it_held() -> None:
-    """Each dropped beam's blocks lose one owner; blocks that others share stay where they are."""
+def test_a_dropped_beam_frees_only_its_own_blocks() -> None:
+    """Each of the dropped beam's blocks loses one reference."""
     with Engine(tiny_llama(), CONFIG) as engine:
         engine.add_request(PROMPTS[0], replace(BEAMS, max_tokens=14, n=1))
         dropped = 0
@@ -141,10 +140,10 @@ def test_a_dropped_beam_frees_only_what_it_held() -> None:
                 shared = [op.block_id for op in freed if op.to is None]
                 assert all(before.ref_counts[i] > 1 or after.blocks[i].ref_count > 0 for i in shared)
             engine.check_integrity()
-        assert dropped > 0, "else this does not test drops"
+        assert dropped > 0, "otherwise drops are not tested"
 
 
-def test_the_log_describes_the_beam_search() -> None:
+def test_forks_copies_and_ranks_of_a_beam_search_are_logged() -> None:
     with Engine(tiny_llama(), CONFIG) as engine:
         request = engine.add_request(PROMPTS[0], BEAMS)
         records = []
@@ -152,7 +151,7 @@ def test_the_log_describes_the_beam_search() -> None:
             records.append(engine.step())
         assert [(op.parent_seq_id, op.reason) for op in ops_of(records[0], Fork)] == [(0, "beam")] * 2
         assert [len(r.batch) for r in records] == [1] + [3] * (len(records) - 1)
-        assert len(ops_of(records[1], Copy)) == 2, "17 tokens: the tail block is shared by three, two of them copy"
+        assert len(ops_of(records[1], Copy)) == 2, "two of the three owners of the tail block copy it"
         (rank,) = ops_of(records[-1], Rank)
         assert rank.scores == sorted(rank.scores, reverse=True) and rank.num_returned == 3
         state = log_of(engine).state_now()
@@ -164,7 +163,7 @@ def test_the_log_describes_the_beam_search() -> None:
             assert completion.score == pytest.approx(completion.cumulative_logprob / count, abs=1e-5)
 
 
-def test_oversized_models_are_refused_with_the_numbers() -> None:
+def test_impossible_beam_searches_are_refused_with_the_numbers() -> None:
     for change, words in (
         ({"num_blocks": 20}, "a beam search of width 3 has 6 of the pool's 20 blocks per beam"),
         ({"strategy": "none"}, "strategy none has no cache"),
@@ -174,10 +173,10 @@ def test_oversized_models_are_refused_with_the_numbers() -> None:
 
 
 def test_beam_search_equals_a_hand_computed_example() -> None:
-    """Width 2, token 9 ends, no length penalty. Step 1: 1 (-1) and 2 (-2) go on; 9 (-3) is third, so it does not count.
-    Step 2: from 1: 9 (-0.5: -1.5 in all), 3 (-1: -2); from 2: 4 (-0.1: -2.1). 9 ends with -1.5; 3 and 4 go on.
-    Step 3: both could end with 9, -2.2 and -2.3; the best two that finished are -1.5 and -2.2; the running ones are at
-    -9 and below."""
+    """The width is 2, and token 9 ends a beam. In step 1, tokens 1 (-1) and 2 (-2) continue, and 9 (-3) is only third.
+    In step 2, 9 ends a beam with -1 - 0.5 = -1.5, and 3 (-2) and 4 (-2.1) continue. In step 3, both can end with 9, at
+    -2.2 and -2.3. The two best finished beams have -1.5 and -2.2, and running ones at most -9.
+    """
     search = BeamSearch(2, 0.0, 10, frozenset({9}))
 
     def beam(cumulative: float, *pairs: tuple[int, float]) -> Beam:
@@ -187,6 +186,6 @@ def test_beam_search_equals_a_hand_computed_example() -> None:
         return [(c.place, c.candidate.token_id, c.score) for c in search.choose(beams)]
 
     assert chosen(beam(0, (1, -1), (2, -2), (9, -3))) == [(0, 1, None), (0, 2, None)]
-    going_on = chosen(beam(-1, (9, -0.5), (3, -1)), beam(-2, (4, -0.1), (5, -7)))
-    assert going_on == [(0, 9, -1.5), (0, 3, None), (1, 4, None)]
+    continued = chosen(beam(-1, (9, -0.5), (3, -1)), beam(-2, (4, -0.1), (5, -7)))
+    assert continued == [(0, 9, -1.5), (0, 3, None), (1, 4, None)]
     assert chosen(beam(-2, (9, -0.2), (6, -7)), beam(-2.1, (9, -0.2), (7, -8))) == [(0, 9, -2.2)] and search.done

@@ -1,4 +1,4 @@
-"""Settings that cannot work are refused by their name, before anything is allocated."""
+"""Impossible settings are refused by name, before anything is allocated."""
 
 from typing import Any
 
@@ -7,37 +7,39 @@ import pytest
 from engine.config import ConfigError, EngineConfig
 from engine.setup.resolve import resolve
 
-HYBRID = [8, None]  # windows of two layers: two groups, with a pool each
-MOST = 1 << 18  # blocks that a log's state has at most, of all groups together
+HYBRID = [8, None]  # windows of two layers, which form two groups with a pool each
+MAX_BLOCKS = 1 << 18  # limit of a log, over all groups
 
 
 @pytest.mark.parametrize(
     ("settings", "windows", "message"),
     [
         (
-            {"num_blocks": MOST + 1, "block_size": 1},
+            {"num_blocks": MAX_BLOCKS + 1, "block_size": 1},
             [None],
-            f"gives {MOST + 1} blocks, and a log can have at most {MOST}",
+            f"gives {MAX_BLOCKS + 1} blocks, and a log can have at most {MAX_BLOCKS}",
         ),
-        # the window's pool: 20000 sequences of 8 tokens and one block more each, 512 tokens of a step
+        # pool of the window: 8 + 1 blocks for each of 20000 sequences, and 512 tokens of a step
         (
-            {"num_blocks": MOST - 1000, "block_size": 1, "max_num_seqs": 20_000},
+            {"num_blocks": MAX_BLOCKS - 1000, "block_size": 1, "max_num_seqs": 20_000},
             HYBRID,
-            rf"gives {MOST - 1000 + 20_000 * 9 + 512} blocks in 2 groups of layers",
+            rf"gives {MAX_BLOCKS - 1000 + 20_000 * 9 + 512} blocks in 2 groups of layers",
         ),
         (
-            {"num_blocks": 64, "block_size": 1, "preemption_mode": "swap", "swap_space": MOST + 1},
+            {"num_blocks": 64, "block_size": 1, "preemption_mode": "swap", "swap_space": MAX_BLOCKS + 1},
             [None],
-            f"swap_space must be between 0 and {MOST} blocks$",
+            f"swap_space must be between 0 and {MAX_BLOCKS} blocks$",
         ),
         (
-            {"num_blocks": 64, "block_size": 1, "preemption_mode": "swap", "swap_space": MOST // 2 + 1},
+            {"num_blocks": 64, "block_size": 1, "preemption_mode": "swap", "swap_space": MAX_BLOCKS // 2 + 1},
             HYBRID,
-            f"swap_space must be between 0 and {MOST // 2} blocks in 2 groups of layers",
+            f"swap_space must be between 0 and {MAX_BLOCKS // 2} blocks in 2 groups of layers",
         ),
     ],
 )
-def test_the_pool_respects_the_logs_limit(settings: dict[str, Any], windows: list[int | None], message: str) -> None:
+def test_a_pool_over_the_limit_of_a_log_is_refused(
+    settings: dict[str, Any], windows: list[int | None], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         resolve(EngineConfig(**settings), 256, windows)
 
@@ -55,6 +57,6 @@ def test_settings_that_fit_no_request_are_refused(settings: dict[str, Any], mess
     assert resolve(EngineConfig(num_blocks=2, block_size=1), 256).config.max_model_len == 2
 
 
-def test_the_most_blocks_of_a_log_are_accepted() -> None:
-    config = resolve(EngineConfig(num_blocks=MOST, block_size=1, preemption_mode="swap"), 256, [None]).config
-    assert (config.num_blocks, config.swap_space) == (MOST, MOST)
+def test_the_maximum_number_of_blocks_is_accepted() -> None:
+    config = resolve(EngineConfig(num_blocks=MAX_BLOCKS, block_size=1, preemption_mode="swap"), 256, [None]).config
+    assert (config.num_blocks, config.swap_space) == (MAX_BLOCKS, MAX_BLOCKS)

@@ -1,4 +1,4 @@
-"""A GPU's memory, by an allocator that answers for one: how large a pool is, what a lack of it says, what frees it."""
+"""Memory of a GPU, simulated by an allocator: size of the pool, and errors without memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,13 +23,13 @@ from engine.setup.pool_size import MAX_DRAWN_BLOCKS, num_blocks_that_fit
 from tests.tiny_models import tiny_model
 
 MIB = 1 << 20
-PER_TOKEN = 3 * 2 * (8 + 8) * 4  # bytes of K and V: layers, KV heads, numbers of a key and a value, float32
+PER_TOKEN = 3 * 2 * (8 + 8) * 4  # layers * KV heads * (head_dim + v_head_dim) * bytes of float32
 CUDA = "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79.1 GiB of which 1 GiB is free."
 CPU = "[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: not enough memory: you tried to allocate 4096 bytes."
 
 
 class Gpu(Allocator):
-    """A GPU of `total` bytes whose steps take `taken`; it runs what it is to measure."""
+    """GPU of `total` bytes whose steps have a peak of `taken` bytes."""
 
     def __init__(self, free: int, total: int, taken: int) -> None:
         self.free, self.total, self.taken = free, total, taken
@@ -59,8 +59,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     return found
 
 
-def test_the_pool_is_what_the_share_leaves_beside_what_is_taken_and_a_steps_peak(model: LoadedModel, gpu: Gpu) -> None:
-    """0.9 · 100 − 40 taken − 20 of a step = 30 MiB, in blocks of 4 tokens."""
+def test_the_pool_gets_the_memory_share_minus_used_memory_and_a_steps_peak(model: LoadedModel, gpu: Gpu) -> None:
+    """0.9 · 100 − 40 used − 20 at the peak of a step = 30 MiB, in blocks of 4 tokens."""
     found = with_pool(EngineConfig(block_size=4), model)
     assert found.num_blocks == 30 * MIB // (4 * PER_TOKEN) and gpu.measured == 1
     assert with_pool(EngineConfig(block_size=4, gpu_memory_utilization=0.7), model).num_blocks == 10 * MIB // (
@@ -71,25 +71,25 @@ def test_the_pool_is_what_the_share_leaves_beside_what_is_taken_and_a_steps_peak
 @given(
     st.integers(1 << 20, 1 << 40), st.floats(0, 1), st.floats(0.01, 1), st.integers(0, 1 << 38), st.integers(1, 1 << 24)
 )
-def test_no_pool_passes_the_share_and_no_block_more_would_fit(
-    total: int, free_share: float, utilization: float, peak: int, each: int
+def test_the_pool_is_the_largest_that_fits_the_memory_share(
+    total: int, free_share: float, utilization: float, peak: int, block_bytes: int
 ) -> None:
     taken = total - int(free_share * total)
-    count = num_blocks_that_fit(total - taken, total, utilization, peak, each)
+    count = num_blocks_that_fit(total - taken, total, utilization, peak, block_bytes)
     if count:
-        assert taken + peak + count * each <= int(utilization * total)
-    assert taken + peak + (count + 1) * each > int(utilization * total)
+        assert taken + peak + count * block_bytes <= int(utilization * total)
+    assert taken + peak + (count + 1) * block_bytes > int(utilization * total)
 
 
-def test_chosen_pool_sizes_and_cpus_are_left_unchanged(model: LoadedModel, gpu: Gpu) -> None:
+def test_requested_pool_sizes_and_cpus_are_not_measured(model: LoadedModel, gpu: Gpu) -> None:
     chosen = EngineConfig(num_blocks=7)
     assert with_pool(chosen, model) is chosen and gpu.measured == 0
     device.ALLOCATOR = Allocator()
-    left = EngineConfig()
-    assert with_pool(left, model) is left
+    default = EngineConfig()
+    assert with_pool(default, model) is default
 
 
-def test_an_engine_has_that_pool_and_its_log_says_how_large_it_is(model: LoadedModel, gpu: Gpu) -> None:
+def test_an_engine_logs_its_computed_pool_size(model: LoadedModel, gpu: Gpu) -> None:
     with Engine(model, EngineConfig(block_size=4)) as engine:
         expected = 30 * MIB // (4 * PER_TOKEN)
         assert engine.config.num_blocks == expected
@@ -97,7 +97,7 @@ def test_an_engine_has_that_pool_and_its_log_says_how_large_it_is(model: LoadedM
         assert header["num_blocks"] == expected and "gpu_memory_utilization" not in header
 
 
-def test_a_share_without_room_is_refused_with_the_sizes(model: LoadedModel, gpu: Gpu) -> None:
+def test_a_memory_share_without_room_is_refused_with_the_sizes(model: LoadedModel, gpu: Gpu) -> None:
     gpu.taken = 50 * MIB
     with pytest.raises(ConfigError, match=r"0\.9 of 100 MiB.*data take 40 MiB.*a step takes 50 MiB") as refused:
         with_pool(EngineConfig(), model)
@@ -154,7 +154,7 @@ def test_loading_without_memory_is_one_sentence(gpu: Gpu, monkeypatch: pytest.Mo
 
 
 def test_only_api_runs_exceed_the_drawable_pool(model: LoadedModel, gpu: Gpu) -> None:
-    """Several runs share a GPU: only the one that the server's own settings size has what is left."""
+    """Several runs share a GPU, and only the run with the server's own settings gets the remaining memory."""
     engine = engine_builder(model, 64 * MIB)(EngineConfig(block_size=4), None)
     assert (engine.config.num_blocks or 0) <= MAX_DRAWN_BLOCKS
     engine.close()

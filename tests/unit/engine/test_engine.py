@@ -1,4 +1,4 @@
-"""The Engine's public face: requests in, records out, refusals in one sentence."""
+"""Public interface of the engine: requests, records, and refusals in one sentence."""
 
 from typing import get_args
 
@@ -30,7 +30,7 @@ def finish(engine: Engine) -> None:
         engine.step()
 
 
-def test_a_prompt_is_prefilled_in_one_step_and_decoded_one_token_a_step(engine: Engine) -> None:
+def test_a_prompt_is_prefilled_in_one_step_and_decoded_token_by_token(engine: Engine) -> None:
     request = engine.add_request(PROMPTS[2], SamplingParams(max_tokens=3, ignore_eos=True))
     prefill, *decodes = [engine.step() for _ in range(3)]
     assert [(b.phase, b.start, len(b.token_ids), b.context_len) for b in prefill.batch] == [("prefill", 0, 3, 3)]
@@ -40,11 +40,11 @@ def test_a_prompt_is_prefilled_in_one_step_and_decoded_one_token_a_step(engine: 
     ]
     assert not engine.has_unfinished() and request.finish_reason == "length"
     assert len(request.output_token_ids) == 3
-    # the last token was sampled, never computed: 3 + 3 - 1 slots were written
+    # the last sampled token is never computed, so 3 + 3 - 1 slots are written
     assert request.sequence.num_computed_tokens == 5
 
 
-def test_without_work_a_step_is_refused(engine: Engine) -> None:
+def test_a_step_without_requests_is_refused(engine: Engine) -> None:
     with pytest.raises(NothingToDo):
         engine.step()
 
@@ -57,11 +57,11 @@ def test_greedy_chooses_the_most_probable_candidate(engine: Engine) -> None:
     assert len(output.top) == engine.config.num_logprobs
 
 
-def test_more_alternatives_of_a_request_do_not_affect_others(engine: Engine) -> None:
-    curious = engine.add_request(PROMPTS[0], replace(GREEDY, logprobs=9), client="alice", waited=0.25)
+def test_more_logprobs_of_a_request_do_not_affect_others(engine: Engine) -> None:
+    detailed = engine.add_request(PROMPTS[0], replace(GREEDY, logprobs=9), client="alice", waited=0.25)
     plain = engine.add_request(PROMPTS[1], GREEDY)
     tops = {output.seq_id: output.top for output in engine.step().outputs}
-    assert len(tops[curious.seq_id]) == 9 and len(tops[plain.seq_id]) == engine.config.num_logprobs == 5
+    assert len(tops[detailed.seq_id]) == 9 and len(tops[plain.seq_id]) == engine.config.num_logprobs == 5
     submitted = log_of(engine).record(0).ops[0]
     assert isinstance(submitted, Submit) and (submitted.client, submitted.waited) == ("alice", 0.25)
 
@@ -77,7 +77,7 @@ def test_more_alternatives_of_a_request_do_not_affect_others(engine: Engine) -> 
         ([1, -1], GREEDY, "outside"),
     ],
 )
-def test_a_request_that_cannot_be_served_is_refused_with_the_numbers(
+def test_impossible_requests_are_refused_with_the_numbers(
     engine: Engine, prompt: str | list[int], sampling: SamplingParams, words: str
 ) -> None:
     with pytest.raises(RequestError, match=words) as error:
@@ -87,7 +87,7 @@ def test_a_request_that_cannot_be_served_is_refused_with_the_numbers(
 
 
 @pytest.mark.parametrize("priority", [MAX_WHOLE + 1, -(2**60), 2**70])
-def test_a_priority_that_no_log_takes_is_refused_and_the_log_stays_readable(engine: Engine, priority: int) -> None:
+def test_a_priority_outside_the_logs_range_is_refused(engine: Engine, priority: int) -> None:
     with pytest.raises(RequestError, match="priority must be between"):
         engine.add_request(PROMPTS[0], GREEDY, priority=priority)
     engine.add_request(PROMPTS[0], GREEDY, priority=MAX_WHOLE)
@@ -95,7 +95,7 @@ def test_a_priority_that_no_log_takes_is_refused_and_the_log_stays_readable(engi
 
 
 def test_a_prompt_over_the_pool_is_refused_with_the_numbers() -> None:
-    """Pool of 3 blocks x 4 = 12 slots; 14 prompt tokens need 4 blocks."""
+    """A pool of 3 blocks x 4 has 12 slots, and 14 prompt tokens need 4 blocks."""
     with (
         Engine(tiny_llama(), EngineConfig(block_size=4, num_blocks=3, max_model_len=32)) as engine,
         pytest.raises(RequestError, match="14 tokens need 4 blocks of 4; the pool has 3"),
@@ -104,7 +104,7 @@ def test_a_prompt_over_the_pool_is_refused_with_the_numbers() -> None:
 
 
 def test_a_request_that_fits_exactly_runs_to_its_end() -> None:
-    """12 slots hold 5 prompt tokens + 8 new ones - 1, at 100 % use of the pool."""
+    """12 slots hold 5 prompt tokens and 8 - 1 new ones."""
     with Engine(tiny_llama(), EngineConfig(block_size=4, num_blocks=3, max_model_len=32)) as engine:
         request = engine.add_request([1, 2, 3, 4, 5], SamplingParams(max_tokens=8, ignore_eos=True))
         finish(engine)
@@ -113,7 +113,7 @@ def test_a_request_that_fits_exactly_runs_to_its_end() -> None:
             engine.add_request([1, 2, 3, 4, 5], SamplingParams(max_tokens=9))
 
 
-def test_several_requests_are_accepted_together_or_not_at_all(engine: Engine) -> None:
+def test_one_invalid_request_refuses_the_whole_submission(engine: Engine) -> None:
     with pytest.raises(RequestError):
         engine.add_requests([RequestSpec([1, 2], GREEDY), RequestSpec([], GREEDY)])
     assert not engine.has_unfinished()
@@ -129,7 +129,7 @@ def test_an_id_in_use_is_refused(engine: Engine) -> None:
         engine.add_request([1], GREEDY, request_id="x")
 
 
-def test_abort_frees_everything(engine: Engine) -> None:
+def test_abort_frees_all_blocks(engine: Engine) -> None:
     engine.add_request(PROMPTS[0], GREEDY, request_id="x")
     engine.step()
     assert engine.abort("x") and not engine.abort("x") and not engine.abort("unknown")
@@ -139,10 +139,10 @@ def test_abort_frees_everything(engine: Engine) -> None:
     assert last.kind == "abort" and isinstance(last.ops[-1], Finish) and last.ops[-1].reason == "abort"
 
 
-def test_a_failed_step_aborts_its_batch_and_leaves_the_engine_sound(
+def test_a_failed_step_aborts_its_batch_and_leaves_a_consistent_engine(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two equal prompts, so that one shares blocks that the other promised to write in the step that fails."""
+    """The prompts are equal, so one shares blocks that the other would write in the failing step."""
     first, second = engine.add_requests([RequestSpec(PROMPTS[0], GREEDY), RequestSpec(PROMPTS[3], GREEDY)])
     with monkeypatch.context() as broken:
         broken.setattr(engine._runner, "execute", lambda *_: (_ for _ in ()).throw(RuntimeError("out of memory")))
@@ -181,14 +181,14 @@ def test_stop_token_ends_the_sequence(engine: Engine) -> None:
         (EngineConfig(num_blocks=1 << 20, block_size=32), "over"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(config: EngineConfig, words: str) -> None:
+def test_impossible_settings_are_refused(config: EngineConfig, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as error:
         Engine(tiny_llama(), config)
     assert "\n" not in str(error.value)
 
 
-def test_contiguous_is_the_same_pool_cut_into_blocks_of_max_model_len() -> None:
-    """16 blocks x 4 = 64 slots = 2 blocks of 32: one for each of two sequences, a third one waits."""
+def test_contiguous_divides_the_pool_into_blocks_of_max_model_len() -> None:
+    """16 blocks x 4 = 64 slots are 2 blocks of 32 for two sequences. A third one waits."""
     config = EngineConfig(strategy="contiguous", block_size=4, num_blocks=16, max_model_len=32)
     with Engine(tiny_llama(), config) as engine:
         assert (engine.config.block_size, engine.config.num_blocks) == (32, 2)
@@ -201,7 +201,7 @@ def test_contiguous_is_the_same_pool_cut_into_blocks_of_max_model_len() -> None:
 
 @pytest.mark.parametrize("dtype", get_args(KVCacheDtype))
 def test_the_cache_has_its_dtype_and_counts_its_bytes(dtype: KVCacheDtype) -> None:
-    """The bytes of a token agree in the formula, in the header and in the tensors."""
+    """The bytes of a token agree in the formula, the header and the tensors."""
     with Engine(tiny_llama(), replace(SMALL, kv_cache_dtype=dtype)) as engine:
         request = engine.add_request(PROMPTS[0], GREEDY)
         finish(engine)
@@ -211,7 +211,7 @@ def test_the_cache_has_its_dtype_and_counts_its_bytes(dtype: KVCacheDtype) -> No
         assert len(request.output_token_ids) == 12
 
 
-def test_captures_follow_the_request(engine: Engine) -> None:
+def test_captures_follow_the_capture_request(engine: Engine) -> None:
     engine.add_request(PROMPTS[0], GREEDY)
     assert not engine.step().has_capture
     engine.capture = CaptureRequest(layers=None, heads=None)
@@ -229,7 +229,7 @@ def test_captures_follow_the_request(engine: Engine) -> None:
         assert abs(rows.weights.astype("float32").sum(-1) - 1).max() < 2e-3
 
 
-def test_texts_that_become_ids_and_ids_that_become_text_are_timed() -> None:
+def test_tokenization_and_detokenization_are_timed() -> None:
     with Engine(load_model("bundled"), EngineConfig(block_size=4, num_blocks=16)) as engine:
         engine.add_request("Who has seen the wind?", SamplingParams(max_tokens=2))
         engine.add_request([1, 2, 3], SamplingParams(max_tokens=1))

@@ -1,4 +1,4 @@
-"""Strategy `first_fit`: one piece of a region for each sequence, and what is free in pieces too."""
+"""Strategy `first_fit`: one contiguous reservation per sequence, and fragmentation."""
 
 from pathlib import Path
 
@@ -29,8 +29,8 @@ def test_first_fit_uses_the_first_large_enough_hole() -> None:
     assert holes_of([]) == [] and holes_of([0, 0]) == [Hole(0, 2)]
 
 
-def test_a_piece_is_as_long_as_prompt_and_output_can_be_and_never_grows() -> None:
-    """A prompt of 3 with 10 new tokens needs 3 + 10 - 1 = 12 slots: 3 blocks of 4, at once and until its end."""
+def test_a_reservation_covers_prompt_and_output_and_never_grows() -> None:
+    """A prompt of 3 with 10 new tokens needs 3 + 10 - 1 = 12 slots, so 3 blocks of 4 are reserved until its end."""
     with Engine(tiny_llama(), REGION) as engine:
         engine.add_request([1, 2, 3], tokens(10))
         records = []
@@ -44,10 +44,10 @@ def test_a_piece_is_as_long_as_prompt_and_output_can_be_and_never_grows() -> Non
         assert [record.memory.blocks_held for record in records] == [3] * 9 + [0]
 
 
-def test_a_request_waits_although_enough_blocks_are_free(tmp_path: Path) -> None:
-    """A, B, C and D get 2, 4, 2 and 4 of 12 blocks. When A and C are done, 4 are free in two holes of 2; E needs 3.
+def test_a_request_waits_while_free_blocks_are_fragmented(tmp_path: Path) -> None:
+    """A, B, C and D get 2, 4, 2 and 4 of 12 blocks. When A and C finish, two holes of 2 blocks are free, and E needs 3.
 
-    It gets its piece when B is done: B's 4 blocks merge with the holes beside them to one hole of 8.
+    When B finishes, its 4 blocks and the adjacent holes merge to one hole of 8.
     """
     path = tmp_path / "run.kvtrace"
     with Engine(tiny_llama(), REGION, log_path=path) as engine:
@@ -60,7 +60,7 @@ def test_a_request_waits_although_enough_blocks_are_free(tmp_path: Path) -> None
         assert defers[0] == Defer(seq_id=4, reason="no_free_blocks", needed=3, available=0)
         assert defers[-1] == Defer(seq_id=4, reason="fragmented", needed=3, available=2, num_free=4)
         assert engine.snapshot().block_tables.keys() == {1, 3}
-        engine.step()  # the thirteenth, in which B ends
+        engine.step()  # the thirteenth step, in which B finishes
         reserved = ops_of(engine.step(), Reserve)
         assert reserved == [Reserve(seq_id=4, block_id=0, num_blocks=3, hole_blocks=8)]
         while engine.has_unfinished():
@@ -69,12 +69,12 @@ def test_a_request_waits_although_enough_blocks_are_free(tmp_path: Path) -> None
     assert list(check(path)) == []
 
 
-def test_a_piece_is_of_one_sequence_and_of_the_length_that_it_was_reserved_for() -> None:
+def test_a_reservation_is_for_one_sequence_and_its_max_tokens() -> None:
     with Engine(tiny_llama(), REGION) as engine:
         with pytest.raises(RequestError, match="in its own piece, which 2 sequences"):
             engine.add_request([1, 2], SamplingParams(n=2, temperature=1.0, max_tokens=4))
         request = engine.add_request([1, 2], tokens(6))
-        engine.adjust(request.request_id, tokens(8))  # it waits: nothing is reserved yet
+        engine.adjust(request.request_id, tokens(8))  # a waiting request has no reservation
         engine.step()
         engine.adjust(request.request_id, tokens(7))
         with pytest.raises(RequestError, match="max_tokens can be 7 at most"):
@@ -84,7 +84,7 @@ def test_a_piece_is_of_one_sequence_and_of_the_length_that_it_was_reserved_for()
         engine.add_request(PROMPTS[2], GREEDY)
 
 
-def test_a_window_releases_nothing_of_a_piece(tmp_path: Path) -> None:
+def test_an_attention_window_releases_no_reserved_block(tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
     config = replace(REGION, attention_window=4, attention_sinks=2)
     with Engine(tiny_llama(), config, log_path=path) as engine:

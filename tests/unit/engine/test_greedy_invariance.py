@@ -1,4 +1,4 @@
-"""Memory management never changes what the model says: greedy output is the same under every configuration."""
+"""Greedy output is the same under every configuration of memory management."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, outputs_of, tiny_ll
 
 @pytest.fixture(scope="module")
 def reference() -> list[list[int]]:
-    """Plain transformers, one prompt at a time, no cache, eager attention: argmax over the whole sequence."""
+    """Return greedy outputs of transformers, one prompt at a time and without a cache."""
     module = tiny_model("llama")
     outputs = []
     for prompt in PROMPTS:
@@ -24,14 +24,14 @@ def reference() -> list[list[int]]:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_every_strategy_and_pool(name: str, reference: list[list[int]]) -> None:
+def test_greedy_output_is_equal_under_every_strategy_and_pool(name: str, reference: list[list[int]]) -> None:
     assert outputs_of(CONFIGS[name]) == reference
 
 
 @pytest.mark.parametrize("block_size", [1, 4, 16])
 @pytest.mark.parametrize("budget", [3, 16, 512])
 @pytest.mark.parametrize("prefix_caching", [False, True])
-def test_every_block_size_and_chunk(
+def test_greedy_output_is_equal_under_every_block_size_and_budget(
     block_size: int, budget: int, prefix_caching: bool, reference: list[list[int]]
 ) -> None:
     config = EngineConfig(
@@ -44,11 +44,11 @@ def test_every_block_size_and_chunk(
     assert outputs_of(config) == reference
 
 
-def test_outputs_do_not_depend_on_the_batch(reference: list[list[int]]) -> None:
+def test_greedy_output_does_not_depend_on_the_batch(reference: list[list[int]]) -> None:
     config = EngineConfig(block_size=4, num_blocks=64, max_model_len=64)
     for prompt, expected in zip(PROMPTS, reference, strict=True):
         assert outputs_of(config, [prompt]) == [expected]
 
 
-def test_the_reference_model_is_the_engines_model() -> None:
-    assert tiny_llama().facts.num_kv_heads < tiny_llama().facts.num_heads, "grouped heads are part of what is tested"
+def test_the_model_has_grouped_heads() -> None:
+    assert tiny_llama().facts.num_kv_heads < tiny_llama().facts.num_heads

@@ -1,4 +1,4 @@
-"""A cache that stores fewer bits: a small error, the same whatever the schedule, and shown as it is stored."""
+"""Quantized KV caches: their error, which does not depend on the schedule, and their captures."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ TOKENS = [(7 * i) % 90 + 3 for i in range(24)]
 
 
 def logits(dtype: str, chunks: list[int]) -> torch.Tensor:
-    """Logits of the last token of TOKENS, computed in chunks."""
+    """Return the logits of the last token of TOKENS, computed in chunks."""
     runner = ModelRunner(tiny_llama(), num_blocks=8, block_size=4, max_model_len=32, kv_cache_dtype=dtype)
     start = 0
     for count in chunks:
@@ -27,7 +27,7 @@ def logits(dtype: str, chunks: list[int]) -> torch.Tensor:
 
 
 def test_fewer_bits_make_larger_errors() -> None:
-    """bfloat16 < int8 < fp8 < int4, measured against the float32 cache; all far below the logits' own spread."""
+    """Errors against a float32 cache grow from bfloat16 and int8 to fp8 and int4 and stay below the logits' spread."""
     exact = logits("auto", [24])
     error = {dtype: float((logits(dtype, [24]) - exact).abs().mean()) for dtype in ("bfloat16", "int8", "fp8", "int4")}
     assert 0 < error["bfloat16"] < error["fp8"] < error["int4"]
@@ -36,8 +36,8 @@ def test_fewer_bits_make_larger_errors() -> None:
 
 
 @pytest.mark.parametrize("dtype", QUANTIZED)
-def test_chunks_change_nothing(dtype: str) -> None:
-    """A token reads the stored, rounded keys even of its own step, so it does not matter which step wrote them."""
+def test_chunked_prefill_changes_no_logits(dtype: str) -> None:
+    """A token reads rounded keys even of its own step, so the step that wrote them does not matter."""
     assert torch.allclose(logits(dtype, [24]), logits(dtype, [5, 1, 11, 7]), atol=1e-5)
 
 
@@ -64,5 +64,5 @@ def test_captured_arrays_equal_the_stored_ones(dtype: KVCacheDtype) -> None:
             keys[kind] = captured.layers[0].k
             stored, _ = engine._runner.kv_store.gather(0, torch.arange(len(PROMPTS[0])))
             np.testing.assert_array_equal(keys[kind], stored.numpy())
-    assert not np.array_equal(keys["auto"], keys[dtype])  # the first layer's keys differ by the rounding alone
+    assert not np.array_equal(keys["auto"], keys[dtype])  # keys of the first layer differ only by rounding
     np.testing.assert_allclose(keys["auto"], keys[dtype], atol=float(np.abs(keys["auto"]).max()) / 12)

@@ -1,4 +1,4 @@
-"""Engines whose model keeps latents: greedy tokens are the module's own, whatever happens to the latents' blocks."""
+"""Engines with latent attention: greedy tokens equal the module's under every treatment of blocks."""
 
 import math
 from collections.abc import Iterator
@@ -42,12 +42,12 @@ def case(request: Any) -> Iterator[Case]:
     yield from answered(causal_model(causal_config(request.param)))
 
 
-def some(ops: list[Op], kind: type) -> bool:
+def contains(ops: list[Op], kind: type) -> bool:
     return any(isinstance(op, kind) for op in ops)
 
 
-def test_latents_store_few_numbers_per_token(case: Case) -> None:
-    """16 + 4 numbers a layer, where keys and values of four heads would be 4 * (12 + 8)."""
+def test_latents_store_the_compressed_and_rotated_numbers_per_token(case: Case) -> None:
+    """A layer stores 16 + 4 numbers per token. Keys and values of four heads would be 4 * (12 + 8)."""
     facts = case.model.facts
     assert (facts.latent_dim, facts.rope_dim) == (COMPRESSED + ROTATED, ROTATED)
     assert (facts.num_kv_heads, facts.head_dim, facts.v_head_dim) == (HEADS, KEY, VALUE)
@@ -55,71 +55,71 @@ def test_latents_store_few_numbers_per_token(case: Case) -> None:
         store = ModelRunner(case.model, 8, 4, 32, kind).kv_store
         assert store.bytes_per_token == stored_bytes_per_token(facts, kind)
         assert sum(pool.nbytes for pool in store.pools(range(3))) == 8 * 4 * store.bytes_per_token
-    made = list[int]()
+    sizes = list[int]()
 
     def new_pool(shape: tuple[int, ...], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        made.append(math.prod(shape))
+        sizes.append(math.prod(shape))
         return torch.zeros(shape, dtype=dtype, device=device)
 
-    ModelRunner(case.model, 8, 4, 32, new_pool=new_pool)  # of another process' memory there is none without a byte
-    assert made == [8 * 4 * (COMPRESSED + ROTATED)] * facts.num_layers
+    ModelRunner(case.model, 8, 4, 32, new_pool=new_pool)
+    assert sizes == [8 * 4 * (COMPRESSED + ROTATED)] * facts.num_layers
     assert stored_bytes_per_token(facts) == facts.num_layers * (COMPRESSED + ROTATED) * 4
 
 
-def each_with_a_family(name: str, *values: object) -> pytest.MarkDecorator:
-    """All values and all families, not all pairs: what becomes of blocks does not depend on who fills them."""
+def parametrize_families(name: str, *values: object) -> pytest.MarkDecorator:
+    """Parametrize over all values and all families, but not over all pairs."""
     count = max(len(values), len(FAMILIES))
     pairs = list(islice(zip(cycle(FAMILIES), cycle(values), strict=False), count))
     return pytest.mark.parametrize(("case", name), pairs, indirect=["case"])
 
 
-def test_hits_change_no_token(case: Case, tmp_path: Path) -> None:
+def test_prefix_hits_change_no_token(case: Case, tmp_path: Path) -> None:
     ops = run(case, tmp_path / "a.kvtrace")
     assert any(op.num_hit_tokens for op in ops if isinstance(op, Lookup))
 
 
-@each_with_a_family("settings", {"max_num_batched_tokens": 256}, {"block_size": 16}, {"num_blocks": 128})
-def test_neither_chunks_nor_hits_change_a_token(case: Case, tmp_path: Path, settings: dict[str, int]) -> None:
+@parametrize_families("settings", {"max_num_batched_tokens": 256}, {"block_size": 16}, {"num_blocks": 128})
+def test_chunk_and_block_sizes_change_no_token(case: Case, tmp_path: Path, settings: dict[str, int]) -> None:
     ops = run(case, tmp_path / "a.kvtrace", **settings)
     assert any(op.num_hit_tokens for op in ops if isinstance(op, Lookup))
 
 
-@each_with_a_family("mode", "recompute", "swap")
-def test_preempted_sequences_resume(case: Case, tmp_path: Path, mode: str) -> None:
+@parametrize_families("mode", "recompute", "swap")
+def test_preempted_sequences_resume_with_the_same_tokens(case: Case, tmp_path: Path, mode: str) -> None:
     ops = run(case, tmp_path / "a.kvtrace", num_blocks=22, preemption_mode=mode)
-    assert some(ops, Preempt) and some(ops, SwapIn) == (mode == "swap")
+    assert contains(ops, Preempt) and contains(ops, SwapIn) == (mode == "swap")
 
 
-@each_with_a_family("strategy", "contiguous", "first_fit", "none")
-def test_other_latent_layouts_are_refused(case: Case, tmp_path: Path, strategy: str) -> None:
+@parametrize_families("strategy", "contiguous", "first_fit", "none")
+def test_other_pool_layouts_serve_latents(case: Case, tmp_path: Path, strategy: str) -> None:
     run(case, tmp_path / "a.kvtrace", strategy=strategy, num_blocks=96)
 
 
-@each_with_a_family("strategy", "concat", "dynamic", "static")
-def test_caches_per_sequence_refuse_latents(case: Case, strategy: str) -> None:
+@parametrize_families("strategy", "concat", "dynamic", "static")
+def test_per_sequence_caches_refuse_latents(case: Case, strategy: str) -> None:
     with pytest.raises(ConfigError, match="caches latents: use strategy paged"):
         Engine(case.model, config(strategy=strategy, max_model_len=None))
 
 
-def test_a_fork_copies_the_block_that_it_shares(case: Case) -> None:
+def test_a_fork_copies_its_shared_latent_block(case: Case) -> None:
     with Engine(case.model, config(max_num_seqs=BEAMS)) as engine:
-        assert some(search(engine, case), Copy)
+        assert contains(search(engine, case), Copy)
 
 
 def test_latents_are_stored_in_a_tier_and_loaded(case: Case) -> None:
     tiers, settings = Tiers(cpu_bytes=1 << 26, speeds=QuickTiers()), config(num_blocks=24, max_num_seqs=2)
     for turn in range(2):
         with Engine(case.model, settings, connector=OffloadingConnector(tiers, case.model, settings)) as engine:
-            assert some(serve(engine, case), Load) or not turn
+            assert contains(serve(engine, case), Load) or not turn
 
 
-@each_with_a_family("roles", {"prefill": 1, "decode": 1}, {"mixed": 2})
+@parametrize_families("roles", {"prefill": 1, "decode": 1}, {"mixed": 2})
 def test_latents_are_transferred_between_instances(case: Case, roles: dict[str, int]) -> None:
     handed_over(case, **roles)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_attention_over_rounded_latents_is_the_formula_over_what_they_expand_to(case: Case, kind: str) -> None:
+def test_attention_over_rounded_latents_equals_the_formula_over_expanded_ones(case: Case, kind: str) -> None:
     check_kv_cache_dtype(case.model, kind)
     assert case.model.differences[kind].is_rounding
     assert isinstance(ModelRunner(case.model, 1, 4, 4).backend, LatentAttention)
@@ -127,17 +127,17 @@ def test_attention_over_rounded_latents_is_the_formula_over_what_they_expand_to(
 
 
 def test_latents_are_recorded_as_keys_and_values_per_head(case: Case) -> None:
-    """The arrays of all steps are those of one pass over the whole sequence."""
+    """The arrays of all steps equal those of one pass over the sequence."""
     prompt = prompts()[1]
     with Engine(case.model, config()) as engine:
         engine.capture = CaptureRequest(layers=None, heads=list(range(HEADS)), dtype="float32")
-        made = engine.add_request(prompt, SAMPLING)
+        request = engine.add_request(prompt, SAMPLING)
         records = [engine.step() for _ in range(4)]
         assert engine.log is not None
         found = [engine.log.capture(record.index) for record in records]
         steps = [capture.layers for capture in found if capture is not None]
-    whole = recompute_sequence(case.model, 0, [*prompt, *made.output_token_ids[:3]], None, None)
-    for number, expected in enumerate(whole.layers):
+    recomputed = recompute_sequence(case.model, 0, [*prompt, *request.output_token_ids[:3]], None, None)
+    for number, expected in enumerate(recomputed.layers):
         k, v = (np.concatenate([getattr(step[number], name) for step in steps]) for name in ("k", "v"))
         assert k.shape == (len(prompt) + 3, HEADS, KEY) and v.shape[-1] == VALUE
         np.testing.assert_allclose(k, expected.k, rtol=1e-4, atol=1e-5)
@@ -150,8 +150,8 @@ def test_latent_models_are_not_compiled(case: Case) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["auto", "bfloat16", "int8-weights", "int4-weights"])
-def test_weights_of_half_precision(dtype: str, tmp_path: Path) -> None:
-    """Linear layers whose weights lie in panels are multiplied by rows of float32."""
+def test_latent_models_run_with_reduced_precision_weights(dtype: str, tmp_path: Path) -> None:
+    """Linear layers with packed weights are multiplied by rows of float32."""
     settings = {"hidden_size": 64, "kv_lora_rank": 32, "intermediate_size": 96}
     causal_model(causal_config("deepseek_v2", **settings)).bfloat16().save_pretrained(tmp_path)
     tiny_tokenizer().save_pretrained(tmp_path)
@@ -160,12 +160,12 @@ def test_weights_of_half_precision(dtype: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("family", ["kimi_linear", "bailing_hybrid"])
-def test_latents_beside_states(family: str) -> None:
+def test_models_may_have_latent_and_state_layers(family: str) -> None:
     facts = from_module(hybrid_model(family)).facts
     assert facts.latent_dim and facts.state_bytes and "state" in facts.layer_kinds
 
 
-def test_the_start_reports_the_tiers(case: Case) -> None:
+def test_the_start_reports_the_bytes_of_latents(case: Case) -> None:
     facts = case.model.facts
     text = cache_by_layer(facts, kv_bytes_per_token(facts))
     each, expanded = (facts.num_layers * 4 * numbers for numbers in (20, 4 * 20))

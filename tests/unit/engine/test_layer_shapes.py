@@ -1,4 +1,4 @@
-"""Layers whose heads differ in number or width, as Gemma 4's: log, checks and bytes follow each layer's own."""
+"""Layers with different numbers or widths of heads, as in Gemma 4."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from engine.trace.operations import Forget
 from tests.causal_types import causal_config, causal_model
 
 
-def test_layers_of_two_widths(tmp_path: Path) -> None:
+def test_layers_of_different_widths_are_counted_and_checked(tmp_path: Path) -> None:
     model, path = from_module(causal_model(causal_config("gemma4_text"))), tmp_path / "run.kvtrace"
     config = EngineConfig(block_size=4, num_blocks=30, max_model_len=64, enforce_eager=True)
     with Engine(model, config, log_path=path, capture=CaptureRequest()) as engine:
@@ -38,7 +38,7 @@ def test_layers_of_two_widths(tmp_path: Path) -> None:
 def test_forgetting_counts_the_heads_of_each_layer(
     tmp_path: Path, masks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two KV heads in the sliding layers, one in the full layer, which forgets; unmasked weights are found in all."""
+    """Only the full layer, with one KV head, forgets. Weights on forgotten keys are found if they are not masked."""
     settings = {"num_global_key_value_heads": 1, "attention_k_eq_v": True}
     model, path = from_module(causal_model(causal_config("gemma4_text", **settings))), tmp_path / "run.kvtrace"
     if not masks:

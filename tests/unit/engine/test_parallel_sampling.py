@@ -1,4 +1,4 @@
-"""Several samples of one prompt: one prefill, shared blocks, copies on write, seeds of their own."""
+"""Several samples of one prompt: one prefill, shared blocks, copies on write, and a seed for each sample."""
 
 from pathlib import Path
 
@@ -23,11 +23,11 @@ SAMPLING = SamplingParams(temperature=1.0, seed=7, max_tokens=6, ignore_eos=True
 
 
 def run(
-    config: EngineConfig, sampling: SamplingParams, company: list[list[int]] | None = None
+    config: EngineConfig, sampling: SamplingParams, others: list[list[int]] | None = None
 ) -> tuple[Request, Engine]:
-    """The prompt beside others; replay is compared with the engine after each record."""
+    """Run the prompt with others. The log's state is compared with the engine after each record."""
     engine = Engine(tiny_llama(), config)
-    for prompt in company or []:
+    for prompt in others or []:
         engine.add_request(prompt, SamplingParams(temperature=0.5, max_tokens=9, ignore_eos=True))
     request = engine.add_request(PROMPT, sampling)
     while engine.has_unfinished():
@@ -43,11 +43,10 @@ def tokens(request: Request) -> list[list[int]]:
 
 
 @pytest.mark.parametrize(("n", "num_copies", "num_blocks"), [(2, 1, 3), (4, 3, 5)])
-def test_the_prompt_is_computed_once_and_the_last_owner_writes_in_place(
-    n: int, num_copies: int, num_blocks: int
-) -> None:
-    """7 tokens at block size 4: block 0 full, one slot left in block 1. The first decode step copies block 1 for all
-    but the last owner: n = 2 takes 3 blocks (not 4), n = 4 takes 5 (not 8)."""
+def test_samples_share_one_prefill_and_copy_the_tail_block_on_write(n: int, num_copies: int, num_blocks: int) -> None:
+    """Seven tokens fill block 0 and leave one slot in block 1. The first decode step copies block 1 for all owners but
+    the last, so n = 2 takes 3 blocks and n = 4 takes 5.
+    """
     with Engine(tiny_llama(), CONFIG) as engine:
         engine.add_request(PROMPT, replace(SAMPLING, n=n))
         prefill, decode = engine.step(), engine.step()
@@ -60,21 +59,21 @@ def test_the_prompt_is_computed_once_and_the_last_owner_writes_in_place(
     assert len(copies) == num_copies == len(ops_of(decode, Allocate)) and decode.memory.blocks_held == num_blocks
 
 
-def test_samples_are_those_of_separate_requests_with_their_seeds() -> None:
-    """A fork reads the same keys and values that a sequence of its own would have computed."""
+def test_samples_equal_separate_requests_with_the_samples_seeds() -> None:
+    """A fork reads the same keys and values that a separate sequence would compute."""
     request, engine = run(CONFIG, replace(SAMPLING, n=3))
     seeds = [op.seed for i in range(len(log_of(engine))) for op in ops_of(log_of(engine).record(i), Fork)]
     assert seeds == [sample_seed(7, 1), sample_seed(7, 2)]
     for seed, expected in zip([7, *seeds], request.completions, strict=True):
-        alone, other = run(CONFIG, replace(SAMPLING, seed=seed))
-        assert (tokens(alone), alone.text) == ([expected.output_token_ids], expected.text)
+        separate, other = run(CONFIG, replace(SAMPLING, seed=seed))
+        assert (tokens(separate), separate.text) == ([expected.output_token_ids], expected.text)
         other.close()
     assert len({tuple(t) for t in tokens(request)}) == 3
     engine.close()
 
 
 @pytest.mark.parametrize(
-    ("config", "company"),
+    ("config", "others"),
     [
         (CONFIG, PROMPTS[1:4]),
         (replace(CONFIG, max_num_batched_tokens=3), PROMPTS[1:3]),
@@ -86,15 +85,15 @@ def test_samples_are_those_of_separate_requests_with_their_seeds() -> None:
     ],
     ids=["company", "chunked", "no prefix caching", "preempted", "swapped", "contiguous", "no cache"],
 )
-def test_a_seed_gives_the_same_samples_whatever_else_happens(config: EngineConfig, company: list[list[int]]) -> None:
+def test_seeded_samples_do_not_depend_on_the_batch_or_preemption(config: EngineConfig, others: list[list[int]]) -> None:
     sampling = replace(SAMPLING, n=3, max_tokens=10)
-    expected, alone = run(CONFIG, sampling)
-    request, engine = run(config, sampling, company)
+    expected, separate = run(CONFIG, sampling)
+    request, engine = run(config, sampling, others)
     if config.num_blocks == 8:
         log = log_of(engine)
-        assert any(ops_of(log.record(i), Preempt) for i in range(len(log))), "else this does not test preemption"
+        assert any(ops_of(log.record(i), Preempt) for i in range(len(log))), "otherwise preemption is not tested"
     assert tokens(request) == tokens(expected)
-    alone.close()
+    separate.close()
     engine.close()
 
 
@@ -125,7 +124,7 @@ def test_abort_ends_every_sequence() -> None:
         assert {c.finish_reason for c in request.completions} == {"abort"} and request.finish_reason == "abort"
 
 
-def test_samples_keep_their_places_among_max_num_seqs() -> None:
+def test_max_num_seqs_counts_every_sample() -> None:
     with Engine(tiny_llama(), replace(CONFIG, max_num_seqs=4)) as engine:
         engine.add_request(PROMPT, replace(SAMPLING, n=3))
         engine.add_request(PROMPTS[2], replace(SAMPLING, n=2))
@@ -153,8 +152,8 @@ def test_contradictory_settings_are_refused(bad: dict[str, object], words: str) 
 
 
 def test_forks_over_the_readers_limits_end_the_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Seven forks of a prompt of 50 copy 7 * (2 * 50 + its table's 13 entries) = 791 units, where 600 are allowed; the
-    earlier records stay readable, and nothing follows them.
+    """Seven forks of a prompt of 50 copy 7 * (2 * 50 + 13 entries of the table) = 791 units, of which 600 are allowed.
+    The earlier records stay readable.
     """
     monkeypatch.setattr(limits, "FREE_UNITS", 600)
     monkeypatch.setattr(limits, "UNITS_PER_BYTE", 0)

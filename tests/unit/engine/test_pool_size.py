@@ -1,4 +1,4 @@
-"""The default pool fits the model: the arithmetic for models of every size."""
+"""Size of the default pool for models of every size."""
 
 import pytest
 from msgspec.structs import replace
@@ -23,25 +23,25 @@ def facts(params: float, layers: int, kv_heads: int, dim: int, context: int, dty
     ("model", "blocks"),
     [
         (facts(3e6, 4, 2, 32, 1024), 64),  # the bundled model: 1,024 / 16
-        (facts(1e5, 3, 2, 8, 256, "float32"), 64),  # 16 blocks would hold the context: the usual 64
-        # 64 MiB over 30 · 3 · 128 numbers of 4 bytes are 1,456 slots, 91 blocks; the context wants 128
+        (facts(1e5, 3, 2, 8, 256, "float32"), 64),  # 16 blocks would hold the context; 64 is the minimum
+        # 64 MiB / (30 · 3 · 128 numbers of 4 bytes) are 1,456 slots or 91 blocks; the context needs 128
         (facts(100e6, 30, 3, 64, 2048, "float32"), 91),
-        # 1.5 GB of weights / 8 over 28 · 8 · 256 numbers of 2 bytes are 1,634 slots
+        # (1.5 GB of weights / 8) / (28 · 8 · 256 numbers of 2 bytes) are 1,634 slots
         (facts(750e6, 28, 8, 128, 40960), 102),
-        (facts(8e9, 32, 8, 128, 131072), 256),  # its GiB would hold 512: the most that is drawn
-        (facts(7e9, 32, 32, 128, 4096), 128),  # 2,048 slots of half a MiB in the GiB
-        (facts(175e9, 96, 96, 128, 2048), 16),  # 4.5 MiB a token: 14 blocks in the GiB, and never fewer than 16
+        (facts(8e9, 32, 8, 128, 131072), 256),  # a GiB would hold 512; at most 256 are drawn
+        (facts(7e9, 32, 32, 128, 4096), 128),  # 2,048 slots of half a MiB in a GiB
+        (facts(175e9, 96, 96, 128, 2048), 16),  # 4.5 MiB per token are 14 blocks in a GiB; the minimum is 16
     ],
 )
-def test_context_memory_and_what_can_be_drawn_bound_the_pool(model: ModelFacts, blocks: int) -> None:
+def test_the_default_pool_is_bounded_by_context_memory_and_the_drawable_size(model: ModelFacts, blocks: int) -> None:
     found = resolve_for(EngineConfig(), model)
     assert found.num_blocks == found.config.num_blocks == blocks
     tokens = blocks * found.config.block_size
     assert tokens * model.num_layers * model.num_kv_heads * 2 * model.head_dim * 2 < 4 * GIB
-    assert resolve_for(found.config, model) == found  # resolved once, it stays
+    assert resolve_for(found.config, model) == found  # resolving is idempotent
 
 
-def test_blocks_follow_their_size_and_a_shorter_limit() -> None:
+def test_the_default_number_of_blocks_follows_block_size_and_max_model_len() -> None:
     assert default_num_blocks(4, 1024) == 256 and default_num_blocks(8, 1024) == 128
     assert default_num_blocks(16, 1 << 20) == 256 and default_num_blocks(1024, 1024) == 64
     assert [default_num_blocks(16, 1 << 20, slots) for slots in (1000, 9)] == [62, 16]
@@ -49,7 +49,7 @@ def test_blocks_follow_their_size_and_a_shorter_limit() -> None:
     assert resolve(EngineConfig(), 1 << 17).num_blocks == 256
 
 
-def test_a_smaller_dtype_of_the_cache_holds_more() -> None:
+def test_a_smaller_cache_dtype_gives_a_larger_default_pool() -> None:
     model = facts(100e6, 30, 3, 64, 8192, "float32")
     # a vector of 64 numbers takes 256 bytes in float32, 66 in int8 with its scale
     assert slots_that_fit(model) == (64 << 20) // (30 * 3 * 2 * 256)
@@ -57,8 +57,8 @@ def test_a_smaller_dtype_of_the_cache_holds_more() -> None:
     assert resolve_for(EngineConfig(kv_cache_dtype="int8"), model).num_blocks == 256
 
 
-def test_fixed_tokens_are_kept() -> None:
+def test_a_requested_number_of_blocks_is_used() -> None:
     model = facts(175e9, 96, 96, 128, 2048)
     assert resolve_for(EngineConfig(num_blocks=3), model).num_blocks == 3
     laid_out = resolve_for(replace(EngineConfig(), strategy="contiguous"), facts(3e6, 4, 2, 32, 1024))
-    assert (laid_out.config.block_size, laid_out.num_blocks) == (1024, 1)  # 64 · 16 slots are one sequence
+    assert (laid_out.config.block_size, laid_out.num_blocks) == (1024, 1)  # 64 · 16 slots hold one sequence

@@ -1,4 +1,4 @@
-"""Recomputing the whole sequence without a cache gives the same rows, and changes nothing."""
+"""Recomputation of a sequence without a cache: equal rows, and no effect on the run."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ CONFIG = EngineConfig(block_size=4, num_blocks=32, max_model_len=64, max_num_bat
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral", "gemma2", "gpt_oss", "gpt2"])
-def test_rows_keys_and_values_are_those_of_transformers(family: str) -> None:
+def test_recomputed_rows_and_keys_equal_those_of_transformers(family: str) -> None:
     module = tiny_model(family)
     tokens = PROMPTS[0]
     eager = eager_forward(module, tokens)
@@ -32,18 +32,18 @@ def test_rows_keys_and_values_are_those_of_transformers(family: str) -> None:
         np.testing.assert_allclose(done.layers[0].k[-len(keys) :], keys, atol=1e-5)
 
 
-def test_all_layers_of_one_pass_are_those_of_a_pass_each() -> None:
+def test_recomputing_all_layers_equals_recomputing_each() -> None:
     model = from_module(tiny_model("llama"))
-    whole = recompute_sequence(model, 7, PROMPTS[0], None, [1])
-    assert [arrays.layer for arrays in whole.layers] == list(range(model.facts.num_layers))
-    for arrays in whole.layers:
-        (alone,) = recompute_sequence(model, 7, PROMPTS[0], arrays.layer, [1]).layers
-        for one, other in ((arrays.k, alone.k), (arrays.v, alone.v), (arrays.rows[0].weights, alone.rows[0].weights)):
-            assert np.array_equal(one, other)
+    full = recompute_sequence(model, 7, PROMPTS[0], None, [1])
+    assert [arrays.layer for arrays in full.layers] == list(range(model.facts.num_layers))
+    for arrays in full.layers:
+        (single,) = recompute_sequence(model, 7, PROMPTS[0], arrays.layer, [1]).layers
+        assert np.array_equal(arrays.k, single.k) and np.array_equal(arrays.v, single.v)
+        assert np.array_equal(arrays.rows[0].weights, single.rows[0].weights)
 
 
-def test_captured_rows_of_every_step_are_the_recomputed_ones() -> None:
-    """17 prompt tokens in chunks of 7, then 12 decode steps: 28 rows, each from the step that computed it."""
+def test_captured_rows_equal_the_recomputed_ones() -> None:
+    """17 prompt tokens in chunks of 7 and 12 new tokens give 28 rows, each captured in its step."""
     capture = CaptureRequest(dtype="float32")
     with Engine(tiny_llama(), CONFIG, capture=capture) as engine:
         request = engine.add_request(PROMPTS[0], GREEDY)
@@ -51,7 +51,7 @@ def test_captured_rows_of_every_step_are_the_recomputed_ones() -> None:
             engine.step()
         done = engine.recompute_attention(request.seq_id, layer=2)
         assert done.token_ids == request.sequence.token_ids
-        whole = done.layers[0].rows[0].weights
+        full = done.layers[0].rows[0].weights
         compared = 0
         for index in range(len(log_of(engine))):
             captured = log_of(engine).capture(index)
@@ -59,22 +59,22 @@ def test_captured_rows_of_every_step_are_the_recomputed_ones() -> None:
                 continue
             for rows in captured.layers[2].rows:
                 _, count, width = rows.weights.shape
-                expected = whole[rows.heads, rows.query_start : rows.query_start + count, :width]
+                expected = full[rows.heads, rows.query_start : rows.query_start + count, :width]
                 np.testing.assert_allclose(rows.weights, expected, atol=1e-6)
                 compared += count
-        assert compared == len(request.sequence.token_ids) - 1  # the last token was sampled, never computed
+        assert compared == len(request.sequence.token_ids) - 1  # the last sampled token is never computed
 
 
 def test_recomputation_does_not_change_the_run() -> None:
-    """Cache, log and random numbers continue as without the recomputation."""
+    """Cache, log and random numbers do not depend on recomputations."""
     sampling = SamplingParams(max_tokens=10, temperature=1.5, ignore_eos=True)
     outputs = []
-    for asks in (False, True):
+    for recomputes in (False, True):
         with Engine(tiny_llama(), CONFIG) as engine:
             requests = [engine.add_request(prompt, sampling) for prompt in PROMPTS[:3]]
             while engine.has_unfinished():
                 engine.step()
-                if not asks:
+                if not recomputes:
                     continue
                 before, records = engine.snapshot(), len(log_of(engine))
                 for request in requests:
@@ -87,11 +87,11 @@ def test_recomputation_does_not_change_the_run() -> None:
 def test_any_prefix_can_be_recomputed() -> None:
     with Engine(tiny_llama(), CONFIG) as engine:
         engine.add_request(PROMPTS[0], GREEDY)
-        whole = engine.recompute_attention(0, 1).layers[0].rows[0].weights
+        full = engine.recompute_attention(0, 1).layers[0].rows[0].weights
         for count in (1, 2, 9):
             part = engine.recompute_attention(0, 1, num_tokens=count).layers[0]
             assert part.k.shape[0] == count
-            np.testing.assert_allclose(part.rows[0].weights, whole[:, :count, :count], atol=1e-6)
+            np.testing.assert_allclose(part.rows[0].weights, full[:, :count, :count], atol=1e-6)
 
 
 def test_impossible_recomputations_are_refused_with_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,8 +118,8 @@ def test_impossible_recomputations_are_refused_with_numbers(monkeypatch: pytest.
             engine.recompute_attention(0, 0, [0])
 
 
-def test_facts_say_what_attention_computes_with() -> None:
-    """Softmax of q · k as the facts say is the captured row: scaling, softcap and sinks of the layer."""
+def test_the_models_facts_determine_the_attention_weights() -> None:
+    """Softmax of q · k with the scaling, softcap, sinks and window of the facts equals the captured row."""
     for family in ("llama", "gemma2", "gpt_oss"):
         model = from_module(tiny_model(family))
         facts, arrays = model.facts, recompute_sequence(model, 0, PROMPTS[0], 1, None).layers[0]

@@ -1,4 +1,4 @@
-"""The log is the only truth: replayed, it equals the live objects after every single record."""
+"""The replayed log equals the live engine after every record."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tests.unit.engine.runs import CONFIGS, POLICIES, log_of, run
 
 @pytest.mark.parametrize("name", [*CONFIGS, *POLICIES])
 def test_replay_equals_the_engine_after_every_record(name: str) -> None:
-    seen = []
+    snapshots = []
 
     def check(engine: Engine) -> None:
         assert engine.log is not None
@@ -24,10 +24,10 @@ def test_replay_equals_the_engine_after_every_record(name: str) -> None:
         live = engine.snapshot()
         assert snapshot_of(state) == live
         assert engine.log.record(len(engine.log) - 1).memory == live.memory
-        seen.append(live)
+        snapshots.append(live)
 
     with run(name, on_record=check) as engine:
-        assert len(seen) == len(log_of(engine))
+        assert len(snapshots) == len(log_of(engine))
 
 
 @pytest.mark.parametrize(
@@ -39,16 +39,16 @@ def test_replay_equals_the_engine_after_every_record(name: str) -> None:
         ("window and swapping", {Release, SwapOut, SwapIn, Share, Fork, Copy, Rank}),
     ],
 )
-def test_the_runs_cover_their_features(name: str, kinds: set[type]) -> None:
-    """Otherwise the test above would not cover it."""
+def test_the_runs_contain_the_operations_of_their_features(name: str, kinds: set[type]) -> None:
+    """Otherwise the test above would not cover these features."""
     with run(name) as engine:
         log = log_of(engine)
         assert kinds <= {type(op) for i in range(len(log)) for op in log.record(i).ops}
 
 
 @pytest.mark.parametrize("name", ["preempting", "swapping", "no cache"])
-def test_the_same_inputs_give_the_same_log_apart_from_clock_readings(name: str, tmp_path: Path) -> None:
-    def timeless(path: Path) -> list[tuple[StepRecord, bytes | None]]:
+def test_the_same_inputs_give_the_same_log_except_for_times(name: str, tmp_path: Path) -> None:
+    def without_times(path: Path) -> list[tuple[StepRecord, bytes | None]]:
         run(name, path).close()
         with TraceReader(path) as reader:
             assert reader.damage is None
@@ -57,4 +57,4 @@ def test_the_same_inputs_give_the_same_log_apart_from_clock_readings(name: str, 
                 for i in range(len(reader))
             ]
 
-    assert timeless(tmp_path / "a.kvtrace") == timeless(tmp_path / "b.kvtrace")
+    assert without_times(tmp_path / "a.kvtrace") == without_times(tmp_path / "b.kvtrace")

@@ -1,4 +1,4 @@
-"""Text of a growing output: never half a character, never a part of a stop string."""
+"""Text of a growing output, without partial characters and parts of stop strings."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from engine.scheduling.sequence import Sequence
 
 
 class ByteTokenizer:
-    """Token id = byte."""
+    """Tokenizer whose token ids are bytes."""
 
     eos_token_ids = frozenset({0})
 
@@ -37,12 +37,12 @@ def test_a_character_appears_with_its_last_byte() -> None:
     assert shown == ["", "", "月", "A"]
 
 
-def test_a_stop_string_over_several_tokens_never_shows() -> None:
+def test_a_stop_string_over_several_tokens_is_never_shown() -> None:
     shown, request = feed(b"one END two", stop=["END"])
     assert "".join(shown) == "one " and request.finish_reason == "stop"
 
 
-def test_partial_stop_strings_are_shown_late() -> None:
+def test_text_that_may_begin_a_stop_string_is_held_back() -> None:
     shown, request = feed(b"ENTER", stop=["END"])
     assert shown == ["", "", "ENT", "", "ER"] and request.text == "ENTER"
 
@@ -58,23 +58,23 @@ def test_max_tokens_flushes_held_back_text() -> None:
 
 
 @pytest.mark.parametrize("data", [b"a\xe6\x9c\0", b"a\xe6\x9c"])
-def test_an_incomplete_character_is_shown_at_every_kind_of_end(data: bytes) -> None:
+def test_an_incomplete_character_is_shown_at_the_end(data: bytes) -> None:
     _, request = feed(data, max_tokens=len(data))
     assert request.text == "a\ufffd" and request.finish_reason == ("stop" if data.endswith(b"\0") else "length")
 
 
 def test_a_fork_continues_within_a_character_and_a_stop_string() -> None:
-    """Two of the three bytes of 月, and the first two letters of a stop string."""
-    _, whole = feed("a月".encode()[:3])
-    child = whole.fork(whole.sequence, seed=1)
-    assert child.accept(0x88, -1.0)[0] == "月" == whole.accept(0x88, -1.0)[0]
+    """The fork follows two of the three bytes of 月, or two letters of a stop string."""
+    _, partial = feed("a月".encode()[:3])
+    child = partial.fork(partial.sequence, seed=1)
+    assert child.accept(0x88, -1.0)[0] == "月" == partial.accept(0x88, -1.0)[0]
     _, parent = feed(b"xEN", stop=["END"])
     child = parent.fork(parent.sequence, seed=1)
     assert child.accept(ord("D"), -1.0) == ("", ("stop", "END")) and child.text == "x"
     assert parent.accept(ord("T"), -1.0)[0] == "ENT" and child.cumulative_logprob == -4.0
 
 
-def test_end_of_sequence_is_no_text_and_can_be_ignored() -> None:
+def test_the_end_of_sequence_token_has_no_text_and_can_be_ignored() -> None:
     _, request = feed(b"ab\0cd")
     assert (request.text, request.finish_reason) == ("ab", "stop")
     _, ignoring = feed(b"ab\0cd", ignore_eos=True)

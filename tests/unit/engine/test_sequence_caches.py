@@ -1,4 +1,4 @@
-"""K and V as transformers keeps them: the same tokens, and what is copied counted on the tensors."""
+"""Per-sequence caches as in transformers: equal tokens, and copied bytes counted on the tensors."""
 
 from pathlib import Path
 
@@ -39,17 +39,17 @@ def test_a_moved_tensor_counts_as_fully_copied() -> None:
     stays[0] = 1
     grown = torch.cat([grows, torch.zeros(1, 4)])
     counted = counter.compare({"a": stays, "b": grown, "new": torch.zeros(7)}, copied_blocks=100)
-    # 2 x 4 float32 were there before; 15 + 12 + 7 are there now
+    # the grown tensor copies 2 x 4 float32; 15 + 12 + 7 are stored afterwards
     assert counted == CacheTensors(copied_bytes=32 + 100, num_copied=1, storage_bytes=4 * (15 + 12 + 7))
 
 
 @pytest.mark.parametrize("kind", ("concat", "dynamic"))
-def test_concatenation_copies_everything_before_in_every_step(kind: str) -> None:
-    """The i-th step after a prompt of 17 finds 17 + i - 1 tokens, in 2 tensors of each of 3 layers."""
+def test_concatenation_copies_all_earlier_tokens_in_every_step(kind: str) -> None:
+    """The i-th step after a prompt of 17 copies 17 + i - 1 tokens in 2 tensors of each of 3 layers."""
     found, per_token = steps_of(kind, PROMPTS[0])
     assert [step.copied_bytes for step in found] == [0, *((17 + i) * per_token for i in range(11))]
     assert [step.num_copied for step in found] == [0] + [2 * 3] * 11
-    assert [step.storage_bytes for step in found] == [(17 + i) * per_token for i in range(12)], "as the books have it"
+    assert [step.storage_bytes for step in found] == [(17 + i) * per_token for i in range(12)]
 
 
 @pytest.mark.parametrize("strategy", ("static", "paged", "contiguous", "none"))
@@ -61,7 +61,7 @@ def test_writes_in_place_copy_nothing(strategy: str) -> None:
 
 
 def test_copied_blocks_are_counted(tmp_path: Path) -> None:
-    """Two samples share the partial tail of a prompt of 17 until one writes: a block of 4 tokens is copied."""
+    """Two samples share the partial tail block of a prompt of 17, and the first to write copies 4 tokens."""
     with Engine(tiny_llama(), CONFIG) as engine:
         engine.add_request(PROMPTS[0], SamplingParams(n=2, temperature=1.0, max_tokens=3, ignore_eos=True))
         copied = []
@@ -79,8 +79,8 @@ def test_copies_are_counted_only_on_request() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_tokens_are_those_of_the_paged_cache(kind: str) -> None:
-    """Prompts are computed in chunks of 7, with preemption in the small pool, and without it where all fit."""
+def test_tokens_equal_those_of_the_paged_cache(kind: str) -> None:
+    """Prompts are computed in chunks of 7 with preemption, and at once in a pool that holds all of them."""
     expected = outputs_of(EngineConfig(block_size=4, num_blocks=64, max_model_len=48))
     small = EngineConfig(strategy=kind, block_size=4, num_blocks=24, max_model_len=32, max_num_batched_tokens=7)  # type: ignore[arg-type]
     assert outputs_of(small) == expected
@@ -88,13 +88,13 @@ def test_tokens_are_those_of_the_paged_cache(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_window_hides_the_same_keys_in_recomputation(kind: str) -> None:
+def test_an_attention_window_gives_the_tokens_of_the_paged_cache(kind: str) -> None:
     window = {"attention_window": 6, "attention_sinks": 3, "max_model_len": 32, "num_blocks": 64}
     assert outputs_of(EngineConfig(strategy=kind, **window)) == outputs_of(EngineConfig(**window))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_captured_arrays_equal_those_of_pages(kind: str, tmp_path: Path) -> None:
+def test_captured_arrays_equal_those_of_the_paged_cache(kind: str, tmp_path: Path) -> None:
     captured = []
     for strategy in ("paged", kind):
         path = tmp_path / f"{strategy}.kvtrace"

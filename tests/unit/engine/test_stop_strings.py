@@ -1,4 +1,4 @@
-"""Incremental search for stop strings equals a full search, at a cost per new character only."""
+"""Incremental search for stop strings, whose cost depends only on the new characters."""
 
 import time
 
@@ -29,7 +29,7 @@ def test_incremental_stop_search_equals_a_full_search(stops: list[str], pieces: 
         assert searched.pending == max(beginnings)
 
 
-def test_a_character_costs_the_same_however_long_a_stop_string_is() -> None:
+def test_the_cost_per_character_does_not_depend_on_the_stop_strings_length() -> None:
     """Compare the processor time of 20,000 characters that match a stop string except for its end."""
 
     def seconds(length: int) -> float:
@@ -41,7 +41,7 @@ def test_a_character_costs_the_same_however_long_a_stop_string_is() -> None:
     assert seconds(10_000) < 10 * seconds(10) + 0.1
 
 
-def test_every_list_has_a_limit() -> None:
+def test_every_list_option_has_a_limit() -> None:
     """Every list and text option of a request has bounds on entries and characters."""
     for name, row in table_of(SamplingParams).items():
         if row.kind in ("list", "map"):

@@ -1,4 +1,4 @@
-"""Each scene shows, in each language, what its words promise; the three strategies differ in work and memory alone."""
+"""Each scene shows, in each language, the behaviour that its text describes."""
 
 from itertools import pairwise
 
@@ -38,12 +38,12 @@ def hybrid() -> LoadedModel:
     return load_model("bundled-hybrid")
 
 
-class Watch:
+class MemoryRecorder:
     """Memory of a run after each step."""
 
     def __init__(self) -> None:
-        self.empty: list[int] = []  # the most slots that one running sequence holds empty
-        self.held: list[list[int]] = []  # blocks in tables, for each group of layers
+        self.empty: list[int] = []  # maximum of empty slots of a running sequence
+        self.held: list[list[int]] = []  # blocks in tables, per group of layers
 
     def __call__(self, engine: Engine) -> None:
         now = engine.snapshot()
@@ -55,11 +55,11 @@ class Watch:
 
 
 def computed(played: Played, seq_id: int) -> list[tuple[str, int]]:
-    """Phase and number of tokens of each step that computed the sequence."""
+    """Return phase and number of tokens of each step that computed the sequence."""
     return [(e.phase, len(e.token_ids)) for record in played.steps for e in record.batch if e.seq_id == seq_id]
 
 
-def test_every_scene_has_a_test_here() -> None:
+def test_every_scene_has_a_test() -> None:
     assert [p.id for p in PRESETS] == [
         *(
             "moon",
@@ -100,8 +100,8 @@ def test_some_words_are_several_tokens(model: LoadedModel, language: str) -> Non
 
 
 @in_every_language
-def test_the_second_prompt_comes_two_steps_later_and_hits_four_blocks(model: LoadedModel, language: str) -> None:
-    """16 common tokens are 4 blocks of 4, which the first prompt has filled."""
+def test_a_second_prompt_with_the_same_prefix_hits_four_blocks(model: LoadedModel, language: str) -> None:
+    """The 16 common tokens are 4 blocks of 4, which the first prompt has filled."""
     played = play(model, "shared-prefix", language)
     assert [record.kind for record in played.records[:5]] == ["submit", "step", "step", "submit", "step"]
     hit = [op for _, op in played.ops(Lookup) if isinstance(op, Lookup) and op.verdict == "hit"]
@@ -111,7 +111,7 @@ def test_the_second_prompt_comes_two_steps_later_and_hits_four_blocks(model: Loa
 
 
 @in_every_language
-def test_a_day_in_front_hits_nothing_and_at_the_end_four_blocks(model: LoadedModel, language: str) -> None:
+def test_a_date_at_the_start_prevents_hits_and_at_the_end_does_not(model: LoadedModel, language: str) -> None:
     lookups = [op for _, op in play(model, "day", language).ops(Lookup) if isinstance(op, Lookup)]
     found = {op.seq_id: (op.num_hit_tokens, op.closest_seq_id) for op in lookups}
     assert (found[1][0], found[3]) == (0, (16, 2))
@@ -121,16 +121,14 @@ def test_a_day_in_front_hits_nothing_and_at_the_end_four_blocks(model: LoadedMod
 def test_samples_share_the_prompt_and_copy_on_write(model: LoadedModel, language: str) -> None:
     played = play(model, "samples", language)
     assert len(played.ops(Fork)) == 2
-    assert len(played.ops(Copy)) == 2, "the prompt's last block is not full: all but the last to write copy it"
+    assert len(played.ops(Copy)) == 2, "all owners of the partial last block but one copy it"
     assert len([e for r in played.steps for e in r.batch if e.phase == "prefill"]) == 1
     first = [output.token_id for output in played.steps[0].outputs]
-    assert len(first) == len(set(first)) == 3, "they part at their first token"
+    assert len(first) == len(set(first)) == 3, "the first tokens differ"
 
 
 @in_every_language
-def test_beams_fork_and_are_dropped_and_never_hold_what_three_texts_apart_would(
-    model: LoadedModel, language: str
-) -> None:
+def test_beams_fork_are_dropped_and_hold_fewer_blocks_than_three_sequences(model: LoadedModel, language: str) -> None:
     played = play(model, "beams", language)
     forks = [op for _, op in played.ops(Fork) if isinstance(op, Fork)]
     ends = [op for _, op in played.ops(Finish) if isinstance(op, Finish)]
@@ -138,8 +136,8 @@ def test_beams_fork_and_are_dropped_and_never_hold_what_three_texts_apart_would(
     assert sorted(op.reason for op in ends) == ["dropped"] * (len(forks) - 2) + ["length"] * 3
     assert max(len(record.batch) for record in played.steps) == 3
     last = played.steps[-1]
-    apart = sum(-(-entry.context_len // 4) for entry in last.batch)
-    assert max(record.memory.blocks_held for record in played.steps) < apart
+    separate = sum(-(-entry.context_len // 4) for entry in last.batch)
+    assert max(record.memory.blocks_held for record in played.steps) < separate
 
 
 @in_every_language
@@ -156,8 +154,8 @@ def test_a_late_long_prompt_does_not_delay_decoding(model: LoadedModel, language
 
 
 @in_every_language
-def test_a_third_poem_waits_for_one_piece_although_enough_is_free(model: LoadedModel, language: str) -> None:
-    """The first ends at step 24 and the second, 8 steps later: the third waits from step 25 to 32 for one piece."""
+def test_a_third_poem_waits_because_of_fragmentation(model: LoadedModel, language: str) -> None:
+    """The first poem ends at step 24 and the second 8 steps later. The third waits from step 25 to 32."""
     played = play(model, "fragments", language)
     waits = [op for _, op in played.ops(Defer) if isinstance(op, Defer) and op.seq_id == 2]
     assert {op.reason for op in waits} == {"no_free_blocks", "fragmented"}
@@ -171,7 +169,7 @@ def test_a_third_poem_waits_for_one_piece_although_enough_is_free(model: LoadedM
 def test_too_few_blocks_preempt_the_last_admitted_and_change_no_text(model: LoadedModel, language: str) -> None:
     played = play(model, "preemption", language)
     preempted = [op for _, op in played.ops(Preempt) if isinstance(op, Preempt)]
-    assert preempted[0].seq_id == 2, "it is the one that the scene shows"
+    assert preempted[0].seq_id == 2, "the scene shows this sequence"
     resumed = [op for _, op in played.ops(Admit) if isinstance(op, Admit) and op.resumed]
     assert len(resumed) == len(preempted)
     roomy = play(model, "preemption", language, num_blocks=64)
@@ -182,13 +180,11 @@ def test_too_few_blocks_preempt_the_last_admitted_and_change_no_text(model: Load
 
 
 @in_every_language
-def test_the_windowed_layers_of_a_hybrid_hold_three_blocks_however_long_the_poem(
-    model: LoadedModel, language: str
-) -> None:
-    """Window 8 in blocks of 4; p + 38 tokens, where nothing is released before the last step."""
-    watch = Watch()
+def test_windowed_layers_of_a_hybrid_hold_at_most_three_blocks(model: LoadedModel, language: str) -> None:
+    """The window is 8 tokens, in blocks of 4. Full layers hold all p + 38 tokens until the last step."""
+    watch = MemoryRecorder()
     played = play(model, "hybrid", language, after_each=watch)
-    held = watch.held[:-1]  # at the end of the last step everything is freed
+    held = watch.held[:-1]  # the last step frees all blocks
     assert max(windowed for _, windowed in held) == 3
     full = [full for full, _ in held]
     num_prompt = sum(count for phase, count in computed(played, 0) if phase == "prefill")
@@ -196,8 +192,8 @@ def test_the_windowed_layers_of_a_hybrid_hold_three_blocks_however_long_the_poem
 
 
 @in_every_language
-def test_a_state_is_one_block_from_the_first_token_to_the_last(hybrid: LoadedModel, language: str) -> None:
-    watch = Watch()
+def test_a_recurrent_state_always_holds_one_block(hybrid: LoadedModel, language: str) -> None:
+    watch = MemoryRecorder()
     played = play(hybrid, "state", language, after_each=watch)
     held = watch.held[:-1]
     assert {states for _, states in held} == {1}
@@ -205,9 +201,9 @@ def test_a_state_is_one_block_from_the_first_token_to_the_last(hybrid: LoadedMod
 
 
 @in_every_language
-def test_with_sinks_the_cache_stops_growing(model: LoadedModel, language: str) -> None:
-    """A window of 16 touches 5 blocks of 4 at most, and the sinks are one more."""
-    watch = Watch()
+def test_a_window_with_sinks_bounds_the_cache(model: LoadedModel, language: str) -> None:
+    """A window of 16 covers at most 5 blocks of 4, and the sinks one more."""
+    watch = MemoryRecorder()
     played = play(model, "sinks", language, after_each=watch)
     held = [full for (full,) in watch.held]
     assert max(held) == 6 and len(held) == 48
@@ -216,7 +212,7 @@ def test_with_sinks_the_cache_stops_growing(model: LoadedModel, language: str) -
 
 
 @in_every_language
-def test_wrong_drafts_are_taken_back(model: LoadedModel, language: str) -> None:
+def test_wrong_drafts_are_rejected_and_change_no_text(model: LoadedModel, language: str) -> None:
     played = play(model, "guesses", language)
     assert played.texts == play(model, "guesses", language, speculative_config=None).texts
     verified = [op for _, op in played.ops(Verify) if isinstance(op, Verify)]
@@ -227,16 +223,16 @@ def test_wrong_drafts_are_taken_back(model: LoadedModel, language: str) -> None:
 
 @in_every_language
 def test_int4_stores_a_token_in_a_sixth_of_the_bytes(model: LoadedModel, language: str) -> None:
-    """4 layers · 2 KV heads · (64 values: 2048 bytes as float32, 256 as int4, with 4 of scale and zero point twice)."""
+    """4 layers of 2 KV heads have 64 values each: 2048 bytes in float32, and 256 + 64 bytes of scales in int4."""
     small, plain = play(model, "int4", language), play(model, "int4", language, kv_cache_dtype="auto")
     bytes_held = [[record.memory.bytes_held for record in run.steps[:8]] for run in (small, plain)]
     assert [b / a for a, b in zip(*bytes_held, strict=True)] == [2048 / 320] * 8
 
 
 @in_every_language
-def test_the_long_poem_takes_a_block_every_sixteen_steps(model: LoadedModel, language: str) -> None:
-    """p + 272 tokens, the last never written, in blocks of 16."""
-    watch = Watch()
+def test_the_long_poem_allocates_a_block_every_sixteen_steps(model: LoadedModel, language: str) -> None:
+    """Of p + 272 tokens in blocks of 16, the last is never written."""
+    watch = MemoryRecorder()
     played = play(model, "long", language, after_each=watch)
     assert len(played.texts[0]) == 272
     taken = [index for index, _ in played.ops(Allocate)]
@@ -247,23 +243,23 @@ def test_the_long_poem_takes_a_block_every_sixteen_steps(model: LoadedModel, lan
 
 
 @in_every_language
-def test_batch_admits_beside_a_running_sequence(model: LoadedModel, language: str) -> None:
-    watch = Watch()
+def test_continuous_batching_admits_a_prompt_after_each_finish(model: LoadedModel, language: str) -> None:
+    watch = MemoryRecorder()
     played = play(model, "batch", language, after_each=watch)
-    assert all(op.reason == "stop" for _, op in played.ops(Finish) if isinstance(op, Finish)), "where the poem ends"
+    assert all(op.reason == "stop" for _, op in played.ops(Finish) if isinstance(op, Finish)), "at the end of the poem"
     finished = [index for index, _ in played.ops(Finish)]
     admitted = [index for index, _ in played.ops(Admit)]
-    assert len(set(finished)) > 1, "they end at different steps"
+    assert len(set(finished)) > 1, "at different steps"
     assert admitted[0] == admitted[1] < admitted[2] < admitted[3]
     for index in admitted[2:]:
-        assert index - 1 in finished, "the next one is admitted in the step after an end"
+        assert index - 1 in finished, "admitted in the step after a finish"
         assert {e.phase for e in played.records[index].batch} == {"prefill", "decode"}
     assert max(len(r.batch) for r in played.steps) == 2
     assert max(watch.empty) <= 3
 
 
 def test_strategies_agree_on_the_tokens_and_differ_in_work(model: LoadedModel) -> None:
-    """n new tokens after p: without a cache n·p + n(n−1)/2 tokens are computed, with one p + n − 1."""
+    """n new tokens after p compute n·p + n(n−1)/2 tokens without a cache and p + n − 1 with one."""
     p, n = 16, 24
     (prompt,) = prompts_of("presets", "moon", "zh")
     computed: dict[str, int] = {}
@@ -280,6 +276,6 @@ def test_strategies_agree_on_the_tokens_and_differ_in_work(model: LoadedModel) -
             texts[strategy] = request.output_token_ids
     assert computed == {"none": n * p + n * (n - 1) // 2, "contiguous": p + n - 1, "paged": p + n - 1}
     assert texts["none"] == texts["contiguous"] == texts["paged"]
-    assert set(held["none"]) == {0}, "nothing is kept between steps"
+    assert set(held["none"]) == {0}, "nothing is cached between steps"
     assert set(held["contiguous"][:-1]) == {4 * 48}, "max_model_len slots from the first step on"
     assert held["paged"][:-1] == [-(-(p + i) // 4) * 4 for i in range(n - 1)]

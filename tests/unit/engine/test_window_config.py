@@ -1,4 +1,4 @@
-"""The settings of the window policy: what is refused, what a step's work says, and where the flags go."""
+"""Settings of the window policy: refusals, counted work, and strategies."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ def test_impossible_settings_are_refused(settings: dict[str, Any], message: str)
         resolve(EngineConfig(**settings), 256)
 
 
-def test_work_counts_the_keys_that_are_seen() -> None:
-    """A query at position p sees min(p + 1, 6 + 3) keys: as much work as a model whose layers have a window of 9."""
+def test_work_counts_only_keys_inside_the_window_and_sinks() -> None:
+    """A query at position p attends to min(p + 1, 6 + 3) keys."""
     config = EngineConfig(block_size=4, num_blocks=64, attention_window=6, attention_sinks=3)
     with Engine(tiny_llama(), config) as engine:
         engine.add_request(PROMPTS[0], GREEDY)
@@ -42,10 +42,8 @@ def test_work_counts_the_keys_that_are_seen() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["contiguous", "none"])
-def test_the_other_strategies_see_the_same_and_have_nothing_to_release(strategy: Any) -> None:
-    """A sequence in one block holds its last position; `none` stores nothing between steps. Outputs are those of
-    `paged`.
-    """
+def test_contiguous_and_none_apply_the_window_and_release_nothing(strategy: Any) -> None:
+    """A contiguous sequence has one block, and `none` stores nothing between steps. Outputs equal those of `paged`."""
     outputs = []
     for name in ("paged", strategy):
         config = EngineConfig(
@@ -63,8 +61,8 @@ def test_the_other_strategies_see_the_same_and_have_nothing_to_release(strategy:
     assert outputs[0] == outputs[1]
 
 
-def test_recomputing_hides_what_the_policy_hides() -> None:
-    """The rows of a whole pass without a cache have zeros where the captured ones have."""
+def test_recomputation_applies_the_window_policy() -> None:
+    """The rows of a pass without a cache are zero outside the window and the sinks."""
     config = EngineConfig(block_size=4, num_blocks=64, attention_window=6, attention_sinks=3)
     with Engine(tiny_llama(), config) as engine:
         engine.add_request(PROMPTS[0], GREEDY)
@@ -72,5 +70,5 @@ def test_recomputing_hides_what_the_policy_hides() -> None:
         rows = engine.recompute_attention(0, 1, num_tokens=17).layers[0].rows[0].weights
         for query in range(17):
             for key in range(17):
-                seen = key <= query and (key < 3 or query - key < 6)
-                assert (rows[:, query, key] > 0).all() == seen, (query, key)
+                visible = key <= query and (key < 3 or query - key < 6)
+                assert (rows[:, query, key] > 0).all() == visible, (query, key)

@@ -1,4 +1,4 @@
-"""Exhibits of the fault museum: damage, step and detection of each, against a healthy twin."""
+"""Injected faults of the museum's exhibits."""
 
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -17,18 +17,16 @@ from engine.trace.operations import Finish
 from engine.trace.records import StepRecord
 from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama
 
-LONG = PROMPTS[0]
-
 
 class Outcome(NamedTuple):
     """Complete run."""
 
     records: list[StepRecord]
-    outputs: list[list[int]]  # token ids by sequence, as the log tells them
+    outputs: list[list[int]]  # token ids by sequence, from the log
 
 
 def outcome(config: EngineConfig, groups: list[list[list[int]]], sampling: SamplingParams) -> Outcome:
-    """Submit each group of prompts when the one before has finished."""
+    """Submit each group of prompts after the previous one has finished."""
     with make_engine(tiny_llama(), config, capture=CaptureRequest(dtype="float32")) as engine:
         for group in groups:
             for prompt in group:
@@ -47,26 +45,25 @@ def outcome(config: EngineConfig, groups: list[list[list[int]]], sampling: Sampl
 ROOMY = EngineConfig(block_size=4, num_blocks=64, max_model_len=64)
 
 
-def test_the_museum_shows_every_fault() -> None:
+def test_every_fault_is_injectable() -> None:
     assert set(FAULTS) | set(OF_SEVERAL) == set(get_args(FaultName))
 
 
-def test_a_healthy_engine_is_no_exhibit() -> None:
+def test_without_a_fault_the_plain_engine_is_used() -> None:
     with make_engine(tiny_llama(), ROOMY, keep_log=False) as engine:
         assert type(engine) is Engine
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_log_of_a_fault_can_be_read_to_its_end(fault: FaultName) -> None:
-    """A recording of a fault can be read whole, damage or not."""
+def test_logs_of_faulty_runs_are_readable_to_the_end(fault: FaultName) -> None:
     config = EngineConfig(block_size=4, num_blocks=14, max_model_len=48, max_num_batched_tokens=9)
     run = outcome(replace(config, fault=fault), [PROMPTS[:4], PROMPTS[:2]], GREEDY)
     assert sum(isinstance(op, Finish) for record in run.records for op in record.ops) == 6
     assert len(run.outputs) == 6
 
 
-def test_read_after_release(tmp_path: Path) -> None:
-    """A request decodes from another's keys; the engines notice nothing, and `trace check` names it."""
+def test_trace_check_detects_a_read_of_released_blocks(tmp_path: Path) -> None:
+    """A request decodes from keys of another. The engines do not detect it, and `trace check` does."""
     config = EngineConfig(
         block_size=4, num_blocks=10, max_num_seqs=1, prefill=1, decode=1, routing_policy="round_robin"
     )

@@ -1,4 +1,4 @@
-"""Trace of a plain `generate` of transformers: it has transformers' arrays, and changes no result."""
+"""Recording of `generate` of transformers: it has transformers' arrays and changes no result."""
 
 import threading
 from pathlib import Path
@@ -22,7 +22,7 @@ NEW_TOKENS = 6
 
 
 def padded(prompts: list[list[int]]) -> dict[str, torch.Tensor]:
-    """Pad on the left, as a decoder needs it."""
+    """Return the prompts padded on the left."""
     width = max(map(len, prompts))
     ids = torch.tensor([[0] * (width - len(p)) + p for p in prompts])
     mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts])
@@ -50,8 +50,8 @@ def model_of(family: str, implementation: str) -> Any:
         ("mistral", "sdpa"), ("gemma2", "eager"), ("gpt_oss", "eager"),
     ],
 )  # fmt: skip
-def test_the_arrays_are_those_of_transformers(family: str, implementation: str, tmp_path: Path):
-    """Rows of two sequences of 9 and 3 tokens in one padded batch, against each sequence alone, all at once, eager."""
+def test_recorded_arrays_equal_those_of_transformers(family: str, implementation: str, tmp_path: Path):
+    """Rows of two sequences in one padded batch equal those of an eager pass over each sequence."""
     model = model_of(family, implementation)
     plain = generate(model, PROMPTS)
     with watch_generate(model, tiny_tokenizer(), tmp_path / "run.kvtrace"):
@@ -64,10 +64,10 @@ def test_the_arrays_are_those_of_transformers(family: str, implementation: str, 
             tokens = sequences[seq_id].token_ids
             assert tokens == prompt + plain[seq_id][-NEW_TOKENS:]
             with torch.inference_mode():
-                whole = model(torch.tensor([tokens[:-1]]), output_attentions=True)
-            for layer, attention in enumerate(whole.attentions):
+                expected = model(torch.tensor([tokens[:-1]]), output_attentions=True)
+            for layer, attention in enumerate(expected.attentions):
                 compare_rows(log, seq_id, layer, attention[0].numpy(), len(tokens) - 1)
-        for seq_id, prompt in enumerate(PROMPTS):  # the alternatives, too, are the model's own
+        for seq_id, prompt in enumerate(PROMPTS):  # log probabilities equal the model's
             first = next(o for o in log.record(1).outputs if o.seq_id == seq_id)
             with torch.inference_mode():
                 logprobs = model(torch.tensor([prompt])).logits[0, -1].float().log_softmax(-1)
@@ -76,8 +76,8 @@ def test_the_arrays_are_those_of_transformers(family: str, implementation: str, 
 
 
 def compare_rows(log: TraceReader, seq_id: int, layer: int, expected: np.ndarray, num_rows: int) -> None:
-    """Check that each computed position has one row in one record, equal to the row of the whole pass."""
-    seen = set()
+    """Check that each computed position has a row that equals `expected`."""
+    compared = set()
     for index in range(len(log)):
         capture = log.capture(index)
         for rows in [r for r in capture.layers[layer].rows if r.seq_id == seq_id] if capture else []:
@@ -86,12 +86,12 @@ def compare_rows(log: TraceReader, seq_id: int, layer: int, expected: np.ndarray
                 row = np.zeros_like(expected[:, query])
                 row[:, rows.key_start : rows.key_start + rows.weights.shape[2]] = rows.weights[:, i]
                 np.testing.assert_allclose(row, expected[:, query], atol=2e-5)
-                seen.add(query)
-    assert seen == set(range(num_rows))
+                compared.add(query)
+    assert compared == set(range(num_rows))
 
 
-def test_memory_figures_of_a_batch(tmp_path: Path):
-    """The 9 + 3 prompt tokens take six passes: 12 slots after the first, two more each, then all are freed at once."""
+def test_a_batch_holds_its_slots_until_all_rows_end(tmp_path: Path):
+    """The first pass takes 9 + 3 slots, each of five others two more, and all slots are freed at the end."""
     path, model = tmp_path / "run.kvtrace", tiny_model("llama")
     with watch_generate(model, tiny_tokenizer(), path):
         generate(model, PROMPTS)
@@ -105,10 +105,10 @@ def test_memory_figures_of_a_batch(tmp_path: Path):
         assert all(log.record(i).timing.forward > 0 for i in range(1, len(log)))
 
 
-def test_early_rows_hold_memory_until_the_batch_ends(tmp_path: Path):
+def test_a_row_that_ends_early_holds_memory_until_the_batch_ends(tmp_path: Path):
     model = tiny_model("llama")
     free = generate(model, PROMPTS)
-    eos = free[1][len(free[1]) - NEW_TOKENS + 1]  # what the second row says second
+    eos = free[1][len(free[1]) - NEW_TOKENS + 1]  # the second output token of row 2
     with watch_generate(model, None, tmp_path / "run.kvtrace"):
         generate(model, PROMPTS, eos_token_id=eos)
     with TraceReader(tmp_path / "run.kvtrace") as log:
@@ -117,13 +117,13 @@ def test_early_rows_hold_memory_until_the_batch_ends(tmp_path: Path):
         ended = state.sequences[1]
         assert ended.token_ids[3:].index(eos) == len(ended.token_ids) - 4 and ended.finish_reason == "stop"
         assert 1 not in {entry.seq_id for entry in last.batch}
-        # its end token was computed with the others' next ones; then padding, which is no token of its own
+        # the end token is computed with the next step of the other row; later padding is not recorded
         assert len(log.state_at(len(log) - 2).sequences[1].block_tables[0]) == len(ended.token_ids)
         assert ended.block_tables == [[]] and {op.seq_id for op in last.ops if isinstance(op, Finish)} == {0, 1}
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 
-def test_several_calls_and_copies_of_a_prompt(tmp_path: Path):
+def test_several_calls_and_num_return_sequences_are_recorded(tmp_path: Path):
     model = tiny_model("llama")
     with watch_generate(model, tiny_tokenizer(), tmp_path / "run.kvtrace"):
         generate(model, PROMPTS[:1])
@@ -138,19 +138,19 @@ def test_several_calls_and_copies_of_a_prompt(tmp_path: Path):
         assert log.header.engine["num_blocks"] == 3 * (9 + NEW_TOKENS)
 
 
-def test_arrays_stop_where_the_budget_ends(tmp_path: Path):
+def test_arrays_are_recorded_up_to_capture_bytes(tmp_path: Path):
     model = tiny_model("llama")
     with watch_generate(model, None, tmp_path / "run.kvtrace", capture_bytes=20_000):
         generate(model, PROMPTS)
     with TraceReader(tmp_path / "run.kvtrace") as log:
-        kept = [log.record(i).has_capture for i in range(len(log))]
-        assert kept[1] and not kept[-1]
+        has_capture = [log.record(i).has_capture for i in range(len(log))]
+        assert has_capture[1] and not has_capture[-1]
         captured = [log.capture_bytes(i) or b"" for i in range(len(log))]
         assert sum(map(len, captured)) < 24_000
         assert list(check(tmp_path / "run.kvtrace")) == []
 
 
-def test_an_error_during_generation_keeps_the_earlier_text(tmp_path: Path):
+def test_an_error_during_generation_leaves_a_trace_of_the_earlier_steps(tmp_path: Path):
     model = tiny_model("llama")
     passes = 0
 
@@ -171,7 +171,7 @@ def test_an_error_during_generation_keeps_the_earlier_text(tmp_path: Path):
 
 
 def turns(model: Any) -> Any:
-    """Run two turns that share one cache: the second computes only its new tokens."""
+    """Run two turns that share a cache, so the second computes only new tokens."""
     cache = DynamicCache(config=model.config)
     first = model.generate(torch.tensor(PROMPTS[:1]), max_new_tokens=2, past_key_values=cache)
     more = torch.cat([first, torch.tensor(PROMPTS[1:])], 1)
@@ -183,7 +183,7 @@ def with_embeddings(model: Any) -> Any:
     return model.generate(inputs_embeds=embeddings, max_new_tokens=2)
 
 
-def padded_right(model: Any) -> Any:
+def pad_right(model: Any) -> Any:
     inputs = {name: tensor.flip(1) for name, tensor in padded(PROMPTS).items()}
     return model.generate(**inputs, max_new_tokens=2)
 
@@ -202,12 +202,12 @@ def with_guidance(model: Any) -> Any:
         (lambda model: generate(model, PROMPTS[:1], assistant_model=tiny_model("llama")), "assisted generation"),
         (turns, "a cache with tokens"),
         (with_embeddings, "inputs_embeds"),
-        (padded_right, "more than padding on the left"),
+        (pad_right, "more than padding on the left"),
         (with_guidance, "no cache"),
     ],
 )
-def test_a_call_that_cannot_be_followed_runs_and_leaves_no_trace(call: Any, message: str, tmp_path: Path):
-    """A trace covers all calls, or is not written: never a part, never a wrong one."""
+def test_an_unsupported_call_runs_and_leaves_no_trace(call: Any, message: str, tmp_path: Path):
+    """A trace covers all calls or is not written."""
     model = tiny_model("llama")
     plain = call(model)
     with (
@@ -222,7 +222,7 @@ def test_a_call_that_cannot_be_followed_runs_and_leaves_no_trace(call: Any, mess
     assert not list(tmp_path.iterdir())
 
 
-def test_a_failing_watch_does_not_fail_the_users_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_failing_recorder_does_not_fail_generate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     model = tiny_model("llama")
     plain = generate(model, PROMPTS)
     monkeypatch.setattr(watching, "softmax_weights", None)
@@ -234,22 +234,22 @@ def test_a_failing_watch_does_not_fail_the_users_call(tmp_path: Path, monkeypatc
         assert generate(model, PROMPTS) == plain
 
 
-def test_a_trace_that_contradicts_itself_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_inconsistent_trace_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     model = tiny_model("llama")
     schedule = Writer._schedule
 
-    def forgetful(self: Any, *args: Any) -> Any:
+    def skip_writes(self: Any, *args: Any) -> Any:
         batch = schedule(self, *args)
         self.ops.pop()  # a write
         return batch
 
-    monkeypatch.setattr(Writer, "_schedule", forgetful)
+    monkeypatch.setattr(Writer, "_schedule", skip_writes)
     with pytest.raises(WatchError, match="contradicts itself"), watch_generate(model, None, tmp_path / "run.kvtrace"):
         generate(model, PROMPTS)
 
 
-def test_generate_on_another_thread_is_followed(tmp_path: Path):
-    """generate runs on a thread and its text is read here, as TextIteratorStreamer is used."""
+def test_generate_on_another_thread_is_recorded(tmp_path: Path):
+    """With TextIteratorStreamer, generate runs on another thread than the reader of its text."""
     model, path = tiny_model("llama"), tmp_path / "run.kvtrace"
     plain = generate(model, PROMPTS[:1])
     with watch_generate(model, tiny_tokenizer(), path):
@@ -262,15 +262,15 @@ def test_generate_on_another_thread_is_followed(tmp_path: Path):
         assert log.record(1).has_capture
 
 
-def test_generate_that_outlives_the_with_is_refused(tmp_path: Path):
+def test_generate_that_outlives_the_context_is_refused(tmp_path: Path):
     """Both calls of generate return their usual results, and no trace is written."""
     model, path = tiny_model("llama"), tmp_path / "run.kvtrace"
     plain = generate(model, PROMPTS)
-    halfway, may_go_on, found = threading.Event(), threading.Event(), []
+    halfway, may_continue, found = threading.Event(), threading.Event(), []
 
     def wait(*_: Any) -> bool:
         halfway.set()
-        may_go_on.wait(60)
+        may_continue.wait(60)
         return False
 
     def run() -> None:
@@ -285,12 +285,12 @@ def test_generate_that_outlives_the_with_is_refused(tmp_path: Path):
         thread.start()
         halfway.wait(60)
         assert generate(model, PROMPTS) == plain
-    may_go_on.set()
+    may_continue.set()
     thread.join()
     assert len(found[0][0]) == len(PROMPTS[0]) + NEW_TOKENS and not path.exists()
 
 
-def test_nothing_generated_is_no_trace(tmp_path: Path):
+def test_without_a_supported_call_no_trace_is_written(tmp_path: Path):
     with pytest.raises(WatchError, match="nothing was generated"), watch_generate(tiny_model(), None, tmp_path / "a"):
         pass
     model = tiny_model("llama")

@@ -1,4 +1,4 @@
-"""Models of lessons, each loaded and measured once."""
+"""Cached models for the tests of lessons."""
 
 from functools import cache
 

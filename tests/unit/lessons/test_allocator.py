@@ -1,4 +1,4 @@
-"""A learner's list of operations is graded by the engine's rules and operations."""
+"""Grading of a learner's list of operations by the engine's rules."""
 
 import pytest
 
@@ -12,8 +12,9 @@ TEXT = list(range(100, 120))
 
 
 def state() -> State:
-    """Return blocks of 4 slots: 0 full, with a hash, of sequences 0 and 1; 1 half full, of both; 2 free, 3 and 4 free
-    with a hash, 4 with the prefix of the waiting sequence 2. Sequence 3 holds block 5 alone.
+    """Return a state with blocks of 4 slots. Sequences 0 and 1 share block 0, which is full and hashed, and block 1,
+    which is half full. Block 2 is free, 3 and 4 are free and hashed, and 4 has the prefix of the waiting sequence 2.
+    Sequence 3 holds block 5.
     """
     found = empty_state(4, [BlockGroup(layers=[0], first_block=0, num_blocks=6, kv_bytes_per_token=1)])
     for block, tokens, refs, hashed in [
@@ -56,7 +57,7 @@ def graded(*moves: BlockMove) -> Graded:
     return grade(exercise(), state(), list(moves))
 
 
-def test_the_engines_own_operations_are_right() -> None:
+def test_the_engines_operations_are_graded_right() -> None:
     assert graded(*ENGINE).right
     assert graded(*ENGINE[:3]).missing == 2 and not graded(*ENGINE[:3]).right
 
@@ -94,7 +95,7 @@ def test_the_last_token_is_never_shared() -> None:
     assert found.verdicts[0].why == "last_token"
 
 
-def test_valid_alternatives_differ_from_illegal_moves() -> None:
+def test_valid_alternatives_are_graded_other() -> None:
     found = graded(COPY, SHARE, FREE, EVICT)
     assert [(v.grade, v.why) for v in found.verdicts[2:]] == [("other", "order"), ("other", "not_head")]
     needless = graded(COPY, SHARE, EVICT, TAKE, FREE, BlockMove(kind="allocate", block=5, seq=0))
@@ -102,13 +103,13 @@ def test_valid_alternatives_differ_from_illegal_moves() -> None:
 
 
 def test_after_another_choice_moves_are_graded_by_the_engines_policy() -> None:
-    """Two blocks are needed: the second-best one first, then the current head of the queue."""
-    wanted = [BlockMove(kind="allocate", block=block, seq=seq) for block, seq in ((2, 0), (3, 1))]
-    found = Exercise(tasks=[], done=[Done(move=move, record=0, op=0) for move in wanted])
+    """The learner allocates the second free block first, then the head of the queue."""
+    expected = [BlockMove(kind="allocate", block=block, seq=seq) for block, seq in ((2, 0), (3, 1))]
+    found = Exercise(tasks=[], done=[Done(move=move, record=0, op=0) for move in expected])
     now = state()
     now.blocks[3].block_hash = None
-    given = [BlockMove(kind="allocate", block=3, seq=0), BlockMove(kind="allocate", block=2, seq=1)]
-    verdicts = grade(found, now, given).verdicts
+    moves = [BlockMove(kind="allocate", block=3, seq=0), BlockMove(kind="allocate", block=2, seq=1)]
+    verdicts = grade(found, now, moves).verdicts
     assert [(v.grade, v.why) for v in verdicts] == [("other", "not_head"), ("right", None)]
 
 
@@ -121,6 +122,6 @@ def test_a_block_hashed_during_the_exercise_is_freed_to_the_back_of_the_queue() 
 
 
 def test_an_operation_of_a_missing_sequence_is_illegal() -> None:
-    """An eviction needs no sequence; one that named a wrong one used to be accepted and broke the list."""
+    """Evictions that name a missing sequence are refused, although an eviction needs no sequence."""
     found = graded(BlockMove(kind="evict", block=2, seq=99), BlockMove(kind="allocate", block=2, seq=99))
     assert [(v.grade, v.why) for v in found.verdicts] == [("illegal", "nobody")] * 2

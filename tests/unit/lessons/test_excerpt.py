@@ -1,10 +1,10 @@
-"""An optional section of a lesson as a lesson of its own."""
+"""Optional sections of lessons, as lessons of their own."""
 
 from app.lessons.catalogue import Catalogue, excerpt
 from app.lessons.lesson import Do, Work
 
 
-def test_the_allocator_is_a_lesson_of_its_own() -> None:
+def test_the_allocator_section_is_available_as_a_lesson() -> None:
     found = Catalogue().get("pages.yours")
     assert found is not None and found.id == "pages.yours" and found.num_optional == 0
     assert [type(item) for item in found.items if isinstance(item, Work)] == [Work]
@@ -12,8 +12,8 @@ def test_the_allocator_is_a_lesson_of_its_own() -> None:
     assert first.action.verb == "restart" and found.prompts["en"][0] == "Who has seen the wind?"
 
 
-def test_only_an_optional_section_that_begins_anew_stands_alone() -> None:
-    """Other sections continue the run before them."""
+def test_only_optional_sections_are_available_as_lessons() -> None:
+    """Other sections continue an earlier run."""
     catalogue = Catalogue()
     for lesson in catalogue.lessons():
         for section in lesson.sections:

@@ -1,7 +1,7 @@
-"""A hint about a wrong answer holds in its run.
+"""Hints about wrong answers are true in the runs where they are given.
 
-Each hint is a claim on a run (`CLAIMS`). They are held to the runs of the shipped lessons, and to short runs of every
-strategy, block size and window, at several moments of each.
+Each hint has a claim about a run (`CLAIMS`). Claims are checked on the runs of the shipped lessons, and at several
+moments of short runs with every strategy, block size and window.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from engine.trace.operations import Finish, Forget, Lookup
 from engine.trace.state import Sequence
 from tests.unit.lessons.models import builder
 
-# of rules; what others say of wrong answers has the run's numbers in it
+# modules of rules whose hints contain no numbers of the run
 MODULES = (
     "computing", "writing", "blocks", "scheduling", "sharing", "states", "instances", "drafting", "forgetting",
 )  # fmt: skip
@@ -36,18 +36,18 @@ TEXTS = question_texts("en")
 
 
 class Case:
-    """Wrong answer, and the run in which it was given."""
+    """Wrong answer with the run in which it was given."""
 
     def __init__(self, scene: Scene, question: Question, option: Option, arguments: dict[str, str]) -> None:
         self.scene, self.question, self.arguments = scene, question, arguments
-        self.place = question.options.index(option) - question.right  # before the right one: negative
+        self.place = question.options.index(option) - question.right  # negative if it is before the right answer
         self.n = float(option.number if option.number is not None else -1)
         right = question.options[question.right]
         self.right = right.number if right.number is not None else right.text.rpartition(".")[2]
 
     @property
     def few(self) -> bool:
-        """The answer is less than the right one."""
+        """Return whether the answer is smaller than the right one."""
         return isinstance(self.right, int | float) and self.n < self.right
 
     @property
@@ -89,7 +89,7 @@ class Case:
         return int(self.scene.header.engine[f"forget_{name}"])  # type: ignore[arg-type]
 
     @property
-    def lets_go_by_score(self) -> bool:
+    def forgets_by_score(self) -> bool:
         return self.scene.header.engine["forget_policy"] != "window"
 
     @property
@@ -107,7 +107,7 @@ Claim = Callable[[Case], bool]
 
 
 def always(_: Case) -> bool:
-    """The hint holds for every run."""
+    """Claim of hints that hold in every run."""
     return True
 
 
@@ -124,7 +124,7 @@ def right_is(*answers: str) -> Claim:
 
 
 def ends_short(case: Case) -> bool:
-    """Return whether some sequence's last block was not full."""
+    """Return whether the last block of a finished sequence was partial."""
     size = case.scene.block_size
     log = case.scene.log
     ended = [(record.index, op) for record in case.scene.all_records() for op in record.ops if isinstance(op, Finish)]
@@ -300,7 +300,7 @@ CLAIMS: dict[str, dict[str, Claim]] = {
         "nobody": always,
     },
     "bytes_moved": {"tokens": few, "everything": many, "keys": few, "nothing": few, "one_layer": few},
-    "moving_or_computing": {  # an answer is called after what was sooner
+    "moving_or_computing": {  # an answer is named after the faster one
         "moving": lambda c: c.right == "computing" and c.question.values["computing"] < c.question.values["moving"],  # type: ignore[operator]
         "computing": lambda c: c.right == "moving" and c.question.values["moving"] < c.question.values["computing"],  # type: ignore[operator]
     },
@@ -313,10 +313,10 @@ CLAIMS: dict[str, dict[str, Claim]] = {
     },
     "goes_next": {
         "sink": lambda c: c.n < c.setting("sinks"),
-        "oldest": lambda c: c.few and c.lets_go_by_score,
+        "oldest": lambda c: c.few and c.forgets_by_score,
         "newest": lambda c: c.n == c.forgets_at - 1 and c.setting("recent") > 0,
-        "next_but_one": lambda c: c.lets_go_by_score and c.setting("sinks") <= c.n < c.forgets_at - c.setting("recent"),
-        "younger": lambda c: not c.lets_go_by_score and c.many and c.n < c.forgets_at - c.setting("recent"),
+        "next_but_one": lambda c: c.forgets_by_score and c.setting("sinks") <= c.n < c.forgets_at - c.setting("recent"),
+        "younger": lambda c: not c.forgets_by_score and c.many and c.n < c.forgets_at - c.setting("recent"),
     },
     "first_change": {
         "first_output": lambda c: c.few and c.n == c.end.num_prompt_tokens,
@@ -347,10 +347,10 @@ CLAIMS: dict[str, dict[str, Claim]] = {
 
 
 def rules() -> list[str]:
-    return [name for name, made in RULES.items() if inspect.getmodule(made).__name__.rpartition(".")[2] in MODULES]  # type: ignore[union-attr]
+    return [name for name, rule in RULES.items() if inspect.getmodule(rule).__name__.rpartition(".")[2] in MODULES]  # type: ignore[union-attr]
 
 
-def test_every_hint_is_a_claim() -> None:
+def test_every_hint_has_a_claim() -> None:
     assert set(rules()) == CLAIMS.keys()
     for name in rules():
         words = {key.split(".")[2] for key in TEXTS if key.startswith(f"question.{name}.")} - NO_HINT - {"why"}
@@ -358,7 +358,7 @@ def test_every_hint_is_a_claim() -> None:
 
 
 def false_hints(scene: Scene, question: Question, arguments: dict[str, str]) -> Iterator[str]:
-    """Yield the hints about wrong answers that do not hold."""
+    """Yield the hints about wrong answers that are false."""
     for option in question.options:
         if option.why is None or option.why == "near" or option.why not in CLAIMS[question.rule]:
             continue
@@ -376,7 +376,7 @@ def text_of(rule: str, why: str) -> str:
 
 
 @pytest.mark.parametrize("path", lesson_files(shipped_folder()), ids=lambda path: path.stem)
-def test_sentences_about_wrong_answers_are_true(path: Path) -> None:
+def test_hints_of_shipped_lessons_are_true(path: Path) -> None:
     lesson = read_lesson(path)
     found: list[str] = []
     for language in lesson.languages:
@@ -388,7 +388,7 @@ def test_sentences_about_wrong_answers_are_true(path: Path) -> None:
                 earlier = course.logs[course.moment.run - 1] if course.moment.run else None
                 scene = Scene(visible_log(course.log, len(course.log)), course.moment.records, earlier)
                 found += false_hints(scene, course.question, item.arguments)
-                if item.rule == "hit_reason":  # each answer is a word: a wrong one has a hint of its own
+                if item.rule == "hit_reason":  # answers are words, and each wrong one has a hint
                     assert sum(option.why is None for option in course.question.options) == 1
             course.answer_right()
             course.advance()
@@ -415,8 +415,8 @@ ARGUMENTS = {"position": "3", "logical": "1", "layer": "1", "head": "0"}
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda one: " ".join(f"{k}={v}" for k, v in one.items()) or "paged")
-def test_sentences_about_wrong_answers_are_true_in_any_run(settings: dict[str, Any]) -> None:
-    """Every rule that the run decides is checked, up to the next step and up to the end."""
+def test_hints_are_true_in_runs_of_every_strategy(settings: dict[str, Any]) -> None:
+    """Every rule that a run can answer is checked, up to the next step and up to the end."""
     config = EngineConfig(**{"block_size": 4, "num_blocks": 48, "enforce_eager": True, **settings})
     engine = BareLessonEngine(builder, config, "bundled")
     engine.submit([LessonPrompt(text=text) for text in PROMPTS], SamplingParams(max_tokens=9, ignore_eos=True))
@@ -427,8 +427,8 @@ def test_sentences_about_wrong_answers_are_true_in_any_run(settings: dict[str, A
     names = [name for name in rules() if "request" not in inspect.signature(RULES[name]).parameters]
     for now in range(1, len(log), 2):
         for end, name, seq in itertools.product({now + 1, len(log)}, names, range(len(PROMPTS))):
-            wanted = inspect.signature(RULES[name]).parameters
-            arguments = {k: v for k, v in {**ARGUMENTS, "seq": str(seq)}.items() if k in wanted}
+            parameters = inspect.signature(RULES[name]).parameters
+            arguments = {k: v for k, v in {**ARGUMENTS, "seq": str(seq)}.items() if k in parameters}
             scene = Scene(visible_log(log, end), now)
             with contextlib.suppress(Undecided, LookupError):
                 question = ask(name, arguments, scene)

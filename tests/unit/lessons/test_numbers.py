@@ -1,4 +1,4 @@
-"""Numbers in sentences that the running lesson fills in."""
+"""Numbers that a running lesson fills into sentences."""
 
 import pytest
 
@@ -13,11 +13,11 @@ from app.lessons.numbers import in_digits, number_in, significant
         (100.0, 4, "100"),
     ],
 )  # fmt: skip
-def test_no_number_has_a_power_of_ten(value: float, digits: int, text: str) -> None:
+def test_numbers_are_written_without_exponents(value: float, digits: int, text: str) -> None:
     assert significant(value, digits) == text
 
 
-def test_counts_are_exact_and_bytes_in_the_unit_that_the_sentence_has() -> None:
+def test_counts_are_exact_and_bytes_keep_the_unit_of_the_sentence() -> None:
     assert in_digits(123_456, "16") == "123,456" and in_digits(16_534.25, "5") == "16,530"
     assert in_digits(4096, "2 KiB") == "4 KiB" and in_digits(0.125, "50 %") == "12.5 %"
     assert in_digits(7_340_032_000, "1 KiB") == "7,168,000 KiB"

@@ -1,4 +1,4 @@
-"""Lesson files: parsed content, and the error with its line for an invalid one."""
+"""Parsing of lesson files, and errors with their line."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ ask: slot position=3
 """
 
 
-def test_a_lesson_is_read_in_the_order_of_reading() -> None:
+def test_the_items_of_a_lesson_are_parsed_in_order() -> None:
     lesson = parse_lesson(HEAD + BODY, Path("one.md"))
     text, do, show, ask = lesson.items
     assert isinstance(text, Text) and text.line == 11 and set(text.texts) == {"en", "zh"}
@@ -44,13 +44,13 @@ def test_a_lesson_is_read_in_the_order_of_reading() -> None:
     assert settings_of(lesson, {"max_tokens": 3})[1].max_tokens == 3
 
 
-def test_optional_sections_come_last_and_count_apart() -> None:
+def test_optional_sections_are_counted_separately() -> None:
     text = HEAD + "## a\nask: slot position=3\ndo: step\nsandbox:\n## b optional\ndo: restart\ndo: step\ndo: step\n"
     lesson = parse_lesson(text, Path("one.md"))
     assert [section.optional for section in lesson.sections] == [False, True]
     assert lesson.num_optional == 1
     assert minutes(lesson) == pytest.approx(QUESTION + PRESS)
-    assert minutes_more(lesson) == pytest.approx(2 * PRESS)  # a restart takes the step after it along
+    assert minutes_more(lesson) == pytest.approx(2 * PRESS)  # a restart includes the following step
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_invalid_lessons_are_reported_by_line(text: str, line: int, sentence: st
     assert sentence in caught.value.sentence and "\n" not in caught.value.sentence
 
 
-def test_no_html_comes_out_of_a_text() -> None:
+def test_html_in_a_text_is_not_parsed() -> None:
     (paragraph,) = tree("<script>alert(1)</script> *and* `<b>`")
     assert isinstance(paragraph, dict) and paragraph["tag"] == "p"
     assert "script" not in {node["tag"] for node in _all(paragraph)}
@@ -121,7 +121,7 @@ def _all(node: object) -> list[dict[str, str]]:
     return [node, *(found for child in node["children"] for found in _all(child))]
 
 
-def test_claims_are_numbers_with_a_figure() -> None:
+def test_a_claim_has_a_figure_arguments_and_a_number() -> None:
     (claim,) = claims("There are [16](=slot_of:3:0) here and [4](~block_size).")
     assert (claim.figure, claim.arguments, claim.text) == ("slot_of", ["3", "0"], "16")
 
@@ -144,6 +144,6 @@ def test_claims_are_numbers_with_a_figure() -> None:
         ("17", 16, False),
     ],
 )
-def test_a_number_is_right_as_far_as_its_last_digit(text: str, found: float, right: bool) -> None:
+def test_a_number_agrees_up_to_its_last_digit(text: str, found: float, right: bool) -> None:
     number = number_in(text)
     assert number is not None and agrees(number, found) is right

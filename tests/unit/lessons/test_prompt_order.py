@@ -1,4 +1,4 @@
-"""Moves of a session's parts."""
+"""Moves of the parts of a session's prompts."""
 
 import itertools
 from pathlib import Path
@@ -64,19 +64,19 @@ WORDS = st.text("ab", min_size=1, max_size=4)
     prompts=st.lists(st.lists(WORDS, min_size=1, max_size=5, unique=True), min_size=1, max_size=4),
     block_size=st.sampled_from([1, 2, 4]),
 )
-def test_a_session_is_right_when_no_whole_block_is_computed_again(prompts: list[list[str]], block_size: int) -> None:
-    """The check is independent: tokens are letters, and an earlier prompt's tokens are a line or a common prefix."""
+def test_a_session_is_right_if_no_full_block_is_recomputed(prompts: list[list[str]], block_size: int) -> None:
+    """The check is independent: tokens are letters, and computed ones are those of known lines or a common prefix."""
     right, texts, seen = True, list[str](), set[str]()
     for lines in prompts:
         text = "\n".join(lines)
         common = max((common_length(text, other) for other in texts), default=0)
         hit = min(common, len(text) - 1) // block_size * block_size
-        had = set(range(common))
+        computed = set(range(common))
         for at, line in enumerate(lines):
             start = len("\n".join(lines[:at])) + (at > 0)
             if line in seen and not text.startswith("\n".join(lines[: at + 1]), 0, common):
-                had |= set(range(start, min(start + len(line) + 1, len(text))))
-        right &= len(had) - hit - (len(had) == len(text)) < block_size
+                computed |= set(range(start, min(start + len(line) + 1, len(text))))
+        right &= len(computed) - hit - (len(computed) == len(text)) < block_size
         texts.append(text)
         seen |= set(lines)
     ids = {line: [ord(letter) for letter in line] for lines in prompts for line in lines}

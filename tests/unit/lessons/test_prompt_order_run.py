@@ -1,4 +1,4 @@
-"""A mended session that cannot be run, and invalid moves, leave the lesson unchanged."""
+"""Prompt orders that cannot be run, and invalid moves, leave the lesson unchanged."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -28,7 +28,7 @@ LESSON = "16-why-did-it-miss"
 
 
 class FaultyLessonEngine(BareLessonEngine):
-    """Engine that fails once, at the call that `fail_at` counts down to."""
+    """Engine whose call number `fail_at` fails once."""
 
     fail_at: int | None = None
 
@@ -59,7 +59,7 @@ def builder() -> Callable[[str], BuildEngine]:
 
 @pytest.fixture
 def course(builder: Callable[[str], BuildEngine]) -> Iterator[tuple[Course, FaultyLessonEngine]]:
-    """Yield the lesson at the session to mend."""
+    """Yield the lesson at the session that the learner reorders."""
     lesson = read_lesson(shipped_folder() / f"{LESSON}.md")
     engine = FaultyLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
     course = Course(lesson, "en", engine)
@@ -72,8 +72,8 @@ def work_of(course: Course) -> int:
     return next(index for index, item in enumerate(course.lesson.items) if getattr(item, "mends", False))
 
 
-def standing(course: Course) -> bytes:
-    """Return all messages to a learner, and the records of the shown run."""
+def state_of(course: Course) -> bytes:
+    """Return all messages to a learner and the operations of the shown run."""
     log = course.log
     records = [log.record_bytes(index) for index in range(course.moment.records)]
     without_clock = [msgspec.msgpack.decode(record) for record in records]
@@ -89,7 +89,7 @@ WRONG = Mending(moves=[Move(part="Time")])
 RIGHT = Mending(moves=[Move(part="Note"), Move(part="Time"), Move(part="Read", before="Write")])
 
 
-# `at` selects the restart, the first prompt, its steps, or those of a later prompt; after one try, also the second run
+# `at` selects the restart, the first prompt, its steps, or those of a later prompt or a second run
 @pytest.mark.parametrize(("tries", "at"), [*((0, at) for at in (0, 1, 2, 7, 12)), *((1, at) for at in (0, 1, 7, 30))])
 def test_a_failed_order_leaves_the_lesson_unchanged(
     course: tuple[Course, FaultyLessonEngine], at: int, tries: int
@@ -97,24 +97,24 @@ def test_a_failed_order_leaves_the_lesson_unchanged(
     lesson, engine = course
     for _ in range(tries):
         assert not lesson.answer(WRONG)
-    before = standing(lesson)
+    before = state_of(lesson)
     engine.fail_at = at
     with pytest.raises(LessonError, match="work: mend: the machine is out of order"):
         lesson.answer(WRONG)
-    assert standing(lesson) == before
-    assert engine.log is lesson.log, "the run that is shown is the one on the stage"
+    assert state_of(lesson) == before
+    assert engine.log is lesson.log
     assert lesson.answer(RIGHT)
 
 
-def test_a_session_that_does_not_end_is_refused(
+def test_a_session_over_the_step_limit_is_refused(
     course: tuple[Course, FaultyLessonEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lesson, _ = course
-    before = standing(lesson)
+    before = state_of(lesson)
     monkeypatch.setattr("app.lessons.runs.MAX_STEPS", 3)
     with pytest.raises(LessonError, match="not finished after 3 steps"):
         lesson.answer(RIGHT)
-    assert standing(lesson) == before
+    assert state_of(lesson) == before
     monkeypatch.undo()
     assert lesson.answer(RIGHT)
 
@@ -135,7 +135,7 @@ GIVEN = st.fixed_dictionaries({"moves": st.lists(MOVE, max_size=80) | ANYTHING})
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(answer=GIVEN)
-def test_invalid_orders_are_refused(course: tuple[Course, FaultyLessonEngine], answer: object) -> None:
+def test_invalid_answers_leave_the_lesson_unchanged(course: tuple[Course, FaultyLessonEngine], answer: object) -> None:
     lesson, engine = course
     try:
         message = msgspec.convert({"theater": "t", "item": lesson.at, "given": answer}, LessonAnswer, strict=True)

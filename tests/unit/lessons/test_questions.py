@@ -1,4 +1,4 @@
-"""Stems and numbers of answers of questions; tokens that count as changed against the full cache."""
+"""Stems and answers of questions, and tokens that differ from those of the full cache."""
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ from tests.unit.lessons.models import builder
 
 
 @given(keys=st.lists(st.integers(0, 9), min_size=1, max_size=12), data=st.data())
-def test_few_answers_are_the_right_one_and_the_first_others(keys: list[int], data: st.DataObject) -> None:
+def test_a_short_list_has_the_right_answer_and_the_first_others(keys: list[int], data: st.DataObject) -> None:
     right = data.draw(st.sampled_from(keys))
     found = select_options(keys, right)
     assert right in found and len(found) == min(len(set(keys)), MAX_OPTIONS)
@@ -34,7 +34,7 @@ def test_a_question_with_too_many_answers_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_question_of_what_is_kept_does_not_say_it(language: str) -> None:
+def test_the_question_about_retained_keys_does_not_reveal_the_answer(language: str) -> None:
     lesson = read_lesson(shipped_folder() / "14-may-be-forgotten.md")
     engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
     course = Course(lesson, language, engine)
@@ -48,7 +48,7 @@ def test_the_question_of_what_is_kept_does_not_say_it(language: str) -> None:
     engine.close()
 
 
-def test_a_token_that_sampling_drew_is_no_change_where_the_full_cache_finds_the_same_one_most_probable() -> None:
+def test_sampling_differences_do_not_count_as_changes_by_forgetting() -> None:
     config = EngineConfig(
         block_size=4, num_blocks=64, enforce_eager=True, forget_policy="window", forget_budget=60, forget_compare=True
     )
@@ -57,6 +57,6 @@ def test_a_token_that_sampling_drew_is_no_change_where_the_full_cache_finds_the_
     while engine.step():
         pass
     outputs = [output for index in range(len(engine.log)) for output in engine.log.record(index).outputs]
-    assert any(one.full and one.token_id != one.full.token_id for one in outputs), "it draws less probable tokens"
-    assert changes(engine.log, 0) == [], "and forgets nothing"
+    assert any(one.full and one.token_id != one.full.token_id for one in outputs), "less probable tokens are drawn"
+    assert changes(engine.log, 0) == []
     engine.close()

@@ -1,4 +1,4 @@
-"""A lesson's race has the same lanes as the page's, with the lesson's settings."""
+"""Races of lessons, with the page's lanes and the lesson's settings."""
 
 import re
 from pathlib import Path
@@ -10,11 +10,11 @@ from app.lessons.parse import LANES, read_lesson
 from app.lessons.race import STRATEGIES, race_setup
 
 
-def raced(path: Path) -> list[Do]:
+def race_actions(path: Path) -> list[Do]:
     return [item for item in read_lesson(path).items if isinstance(item, Do) and item.action.verb == "race"]
 
 
-def test_the_sets_are_those_of_the_page() -> None:
+def test_the_lanes_equal_those_of_the_page() -> None:
     source = (static_dir() / "js" / "panels" / "race" / "model.js").read_text(encoding="utf-8")
     of_page = {
         name: tuple(re.findall(r'"(\w+)"', lanes)) for name, lanes in re.findall(r"(\w+): strategies\((.*)\)", source)
@@ -23,8 +23,10 @@ def test_the_sets_are_those_of_the_page() -> None:
     assert set(STRATEGIES) == set(LANES)
 
 
-def test_the_first_lesson_races_strategies_and_the_seventh_caches() -> None:
-    found = {path.name: [do.action.lanes for do in raced(path)] for path in sorted(shipped_folder().glob("*.md"))}
+def test_lesson_1_races_strategies_and_lesson_7_caches() -> None:
+    found = {
+        path.name: [do.action.lanes for do in race_actions(path)] for path in sorted(shipped_folder().glob("*.md"))
+    }
     assert {name: lanes for name, lanes in found.items() if lanes} == {
         "01-computed-twice.md": ["strategies"],
         "07-pages.md": ["caches"],
@@ -34,7 +36,7 @@ def test_the_first_lesson_races_strategies_and_the_seventh_caches() -> None:
 def test_the_race_uses_the_lessons_settings() -> None:
     path = next(shipped_folder().glob("07-*.md"))
     lesson = read_lesson(path)
-    race = race_setup(lesson, "zh", raced(path)[0].action)
+    race = race_setup(lesson, "zh", race_actions(path)[0].action)
     assert race.prompt == lesson.prompts["zh"][0] and race.model == "bundled"
     assert race.config == {"block_size": 4, "num_blocks": 48, "max_model_len": 96, "enforce_eager": True}
     assert race.sampling == lesson.sampling

@@ -1,4 +1,4 @@
-"""A recorded lesson sends what the live one sent, at each position and for each answer, in Python and in the page."""
+"""A recorded lesson equals the live one at each position and for each answer, in Python and in the page."""
 
 import itertools
 import json
@@ -32,7 +32,7 @@ from engine.model.loader import load_model
 from engine.trace.log import TraceReader
 from tests.js.node_run import node_output
 
-# one run; several; on several models; one try; a session that is mended
+# lessons with one run, several runs, several models, one try, and a prompt order
 LESSONS = ("02-not-yet", "07-pages", "06-what-it-costs", "00-before", "16-why-did-it-miss")
 
 
@@ -49,28 +49,26 @@ def recorded(request: pytest.FixtureRequest, builder: Callable[[str], BuildEngin
 Answers = dict[str, list[LearnerAnswer]]
 
 
-def unsure(recorded: Recorded) -> Answers:
+def unsure_answers(recorded: Recorded) -> Answers:
     transcript = recorded.transcript
     return {index: [None] for index in (*transcript.keys, *transcript.works, *transcript.mended)}
 
 
 def answers_of(recorded: Recorded) -> list[Answers]:
-    """Return lists of answers: none; all unsure; all right; all wrong twice; wrong, then right; an invalid one
-    first.
-    """
+    """Return lists of answers: none, unsure, right, wrong twice, wrong then right, and invalid then right."""
     found: list[Answers] = [{}]
     for pattern in ("unsure", "right", "wrong", "second", "stray"):
         answers: Answers = {}
         for index, key in recorded.transcript.keys.items():
             wrong = [k for k in range(len(key.whys)) if k != key.right]
-            given: Answers = {
+            by_pattern: Answers = {
                 "unsure": [None],
                 "right": [key.right],
                 "wrong": [*wrong[:2]],
                 "second": [wrong[0], key.right],
                 "stray": [999, key.right],
             }
-            answers[index] = given[pattern]
+            answers[index] = by_pattern[pattern]
         for index, done in recorded.transcript.works.items():
             moves = [one.move for one in done]
             lists: Answers = {"unsure": [None], "right": [moves], "wrong": [moves[1:]], "stray": [999, moves]}
@@ -83,7 +81,7 @@ def answers_of(recorded: Recorded) -> list[Answers]:
                 "right": [right],
                 "wrong": [
                     wrong_moves,
-                    Mending(moves=[Move(part="Time", before="Last"), Move(part="Note", before="PageItem")]),
+                    Mending(moves=[Move(part="Time", before="Last"), Move(part="Note", before="Told")]),
                 ],
                 "second": [wrong_moves, Mending(moves=[*mended.run.moves, Move(part="Write", before="Read")])],
                 "stray": [999, stray, right],
@@ -94,7 +92,7 @@ def answers_of(recorded: Recorded) -> list[Answers]:
 
 
 def graded(item: PageItem) -> PageItem:
-    """Return the grades without fields of live lessons only: the number of right operations."""
+    """Return the item without the fields that only live lessons have."""
     if not isinstance(item, WorkItem):
         return item
     lists = [
@@ -109,16 +107,16 @@ def test_a_recorded_lesson_equals_the_live_one(recorded: Recorded, builder: Call
     lesson = read_lesson(path)
     stops = [item.index for item in recorded.transcript.items if item.__class__.__name__ in ("AskItem", "DoItem")]
     for answers in answers_of(recorded):
-        for index, done in recorded.transcript.works.items():  # the live lesson grades by rules, and accepts two lists
+        for index, done in recorded.transcript.works.items():  # a live lesson also accepts other lists
             if answers and answers[index] != [None]:
                 answers[index] = [[one.move for one in done]]
-        for index, mended in recorded.transcript.mended.items():  # the live lesson runs two sessions
+        for index, mended in recorded.transcript.mended.items():  # a live lesson runs any order
             if answers and answers[index] != [None]:
                 answers[index] = [Mending(moves=mended.run.moves)]
         for at in (*stops[::3], 10_000):
             engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
             course = Course(lesson, "en", engine)
-            replay(course, at, {k: [g for g in given if g != 999] for k, given in answers.items()})
+            replay(course, at, {k: [g for g in key_answers if g != 999] for k, key_answers in answers.items()})
             shown = replay_state(recorded.transcript, at, answers)
             assert [graded(item) for item in shown.items] == [graded(item) for item in page_items(course)]
             assert shown.progress == course.progress
@@ -127,7 +125,7 @@ def test_a_recorded_lesson_equals_the_live_one(recorded: Recorded, builder: Call
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_offline_grading_of_a_mended_session_equals_grading_by_its_run(
+def test_offline_grading_of_a_prompt_order_equals_grading_by_its_run(
     language: str, builder: Callable[[str], BuildEngine]
 ) -> None:
     lesson = read_lesson(shipped_folder() / "16-why-did-it-miss.md")
@@ -152,21 +150,21 @@ def test_offline_grading_of_a_mended_session_equals_grading_by_its_run(
             continue
         engine = BareLessonEngine(builder, settings_of(lesson, {})[0], lesson.model)
         course = Course(lesson, language, engine)
-        given: Answers = {**{key: [None] for key in transcript.keys}, index: [Mending(moves=moves)]}
-        replay(course, 10_000, given)
-        shown = replay_state(transcript, 10_000, given).items[int(index)]
+        answers: Answers = {**{key: [None] for key in transcript.keys}, index: [Mending(moves=moves)]}
+        replay(course, 10_000, answers)
+        shown = replay_state(transcript, 10_000, answers).items[int(index)]
         assert isinstance(shown, MendItem)
-        (live,), (told_again,) = course.mended(int(index)), shown.given
-        assert told_again is not None and told_again.right == live.right, moves
+        (live,), (offline,) = course.mended(int(index)), shown.given
+        assert offline is not None and offline.right == live.right, moves
         verdicts.append(live.right)
         engine.close()
     assert verdicts[:3] == [True] * 3, "right answers that differ from the recorded one"
     assert verdicts.count(False) > 3
 
 
-def test_recorded_runs_are_those_of_the_lesson(recorded: Recorded, tmp_path: Path) -> None:
+def test_the_recorded_runs_equal_those_of_the_lesson(recorded: Recorded, tmp_path: Path) -> None:
     write_recorded(recorded, tmp_path)
-    last = replay_state(recorded.transcript, 10_000, unsure(recorded))
+    last = replay_state(recorded.transcript, 10_000, unsure_answers(recorded))
     assert last.progress.over and last.moment.run == len(recorded.runs) - 1
     traces = sorted(tmp_path.glob("*.kvtrace"))
     assert len(traces) == recorded.transcript.num_runs
@@ -177,10 +175,10 @@ def test_recorded_runs_are_those_of_the_lesson(recorded: Recorded, tmp_path: Pat
     assert read_transcript(tmp_path / transcript_name(recorded.transcript.lesson, "en")) == recorded.transcript
 
 
-def test_a_long_stretch_comes_in_parts_and_keeps_its_arrays(recorded: Recorded, tmp_path: Path) -> None:
+def test_a_long_stretch_is_sent_in_parts_with_its_arrays(recorded: Recorded, tmp_path: Path) -> None:
     write_recorded(recorded, tmp_path)
     lessons, transcript = recorded_lessons(tmp_path), recorded.transcript
-    last = replay_state(transcript, 10_000, unsure(recorded))
+    last = replay_state(transcript, 10_000, unsure_answers(recorded))
     records: list[bytes] = []
     captures: list[bytes | None] = []
     while len(records) < last.moment.records:
@@ -188,21 +186,21 @@ def test_a_long_stretch_comes_in_parts_and_keeps_its_arrays(recorded: Recorded, 
         assert part.first == len(records) and len(part.records) == 1
         records += part.records
         captures += part.captures
-    whole = lessons.record_range(transcript, last, 0, 1 << 30)
-    assert (whole.records, whole.captures) == (records, captures) and any(captures)
+    stretch = lessons.record_range(transcript, last, 0, 1 << 30)
+    assert (stretch.records, stretch.captures) == (records, captures) and any(captures)
 
 
 @pytest.mark.slow
-def test_the_page_walks_as_the_server_does(recorded: Recorded) -> None:
+def test_the_page_replays_a_lesson_like_the_server(recorded: Recorded) -> None:
     places = [-1, *range(0, len(recorded.transcript.items) + 2)]
     cases = list(itertools.product(places, answers_of(recorded)))
-    given = json.dumps(msgspec.to_builtins({"transcript": recorded.transcript, "asked": cases}))
-    output = node_output("lesson_replay_dump.mjs", given=given)
+    document = json.dumps(msgspec.to_builtins({"transcript": recorded.transcript, "asked": cases}))
+    output = node_output("lesson_replay_dump.mjs", given=document)
     for (at, answers), line in zip(cases, output.splitlines(), strict=True):
         assert json.loads(line) == msgspec.to_builtins(replay_state(recorded.transcript, at, answers)), (at, answers)
 
 
-def test_no_answer_is_sent_before_its_question(recorded: Recorded) -> None:
+def test_no_answer_is_sent_before_it_is_given(recorded: Recorded) -> None:
     first = next(iter(recorded.transcript.keys))
     shown = replay_state(recorded.transcript, 10_000, {})
     assert shown.at == int(first) and shown.items[-1].index == int(first)

@@ -1,4 +1,4 @@
-"""Repeated questions run on their own lesson's run: earlier actions are replayed, and no other question is asked."""
+"""Reviews repeat questions on the run of their lesson, whose earlier actions are replayed."""
 
 from pathlib import Path
 
@@ -46,17 +46,17 @@ sandbox:
 """
 
 
-def test_the_actions_stay_and_the_rest_goes() -> None:
+def test_a_review_keeps_the_actions_and_the_chosen_question() -> None:
     lesson = parse_lesson(LESSON, Path("one.md"))
-    once_more = review(lesson, [4, 8, 1, 99])
-    questions = [item for item in once_more.items if isinstance(item, Ask)]
+    repeated = review(lesson, [4, 8, 1, 99])
+    questions = [item for item in repeated.items if isinstance(item, Ask)]
     assert [(item.rule, item.again) for item in questions] == [("keys_read", "one/4")]
     assert (
-        once_more.id == REVIEW
-        and once_more.minutes == 1
-        and not any(isinstance(item, Sandbox) for item in once_more.items)
+        repeated.id == REVIEW
+        and repeated.minutes == 1
+        and not any(isinstance(item, Sandbox) for item in repeated.items)
     )
-    verbs = [item.action.verb if isinstance(item, Do) else type(item) for item in once_more.items]
+    verbs = [item.action.verb if isinstance(item, Do) else type(item) for item in repeated.items]
     assert verbs == [Show, "prefill", Ask, "step"]
 
 
@@ -68,7 +68,7 @@ def test_a_review_starts_at_its_question() -> None:
     replay(course, 10_000, {})
     (question,) = [item for item in page_items(course) if isinstance(item, AskItem)]
     assert (question.rule, question.again, question.right) == ("slot", "one/7", None)
-    assert course.moment.records == 3 < len(course.log), "prefill and a step are shown, and what decides is held back"
+    assert course.moment.records == 3 < len(course.log), "records after the question are not shown"
     course.answer_right()
     course.advance()
     course.advance()
@@ -83,8 +83,8 @@ def test_removed_questions_are_not_reviewed() -> None:
 @pytest.mark.parametrize(
     ("prompts", "ask", "of"), [(1, "slot", None), (2, "slot", 0), (2, "ref_count logical=0", None)]
 )
-def test_a_question_about_one_of_several_sequences_says_which(prompts: int, ask: str, of: int | None) -> None:
-    """The sequence is named on the page and in a class's results, unless the question's own words name it."""
+def test_a_question_about_one_of_several_sequences_names_it(prompts: int, ask: str, of: int | None) -> None:
+    """The sequence is named on the page and in a class's results, unless the question's text names it."""
     text = LESSON.replace('["Once upon a time"]', str(["Once upon a time", "Who has seen the wind?"][:prompts]))
     asked_of = f"{ask} position=6" if ask == "slot" else ask
     lesson = review(parse_lesson(text.replace("ask: slot position=6", f"ask: {asked_of}"), Path("one.md")), [7])

@@ -1,4 +1,4 @@
-"""Shipped lessons hold: every step, every number, every question, in every language."""
+"""Shipped lessons: every step, number and question, in every language."""
 
 import re
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ def lesson_engine_of(lesson: Lesson) -> BareLessonEngine:
 
 
 @pytest.mark.parametrize("path", lesson_files(shipped_folder()), ids=lambda path: path.stem)
-def test_every_sentence_and_question_holds(path: Path) -> None:
+def test_every_shipped_lesson_passes_the_check(path: Path) -> None:
     lesson = read_lesson(path)
     assert lesson.languages == languages()
     assert abs(lesson.minutes - minutes(lesson)) <= 1
@@ -41,8 +41,8 @@ HALF_PLACED = {"where_now", "copied"}  # "nowhere" and "no" are no places
 
 
 @pytest.mark.parametrize("path", lesson_files(shipped_folder()), ids=lambda path: path.stem)
-def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
-    """Answers are right at once, wrong and then right, and not sure, in turn."""
+def test_every_answer_has_a_text_and_ends_its_question(path: Path) -> None:
+    """Answers are in turn right, wrong and then right, and unsure."""
     lesson = read_lesson(path)
     for language in lesson.languages:
         texts = question_texts(language)
@@ -69,14 +69,12 @@ def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
                 assert isinstance(shown, AskItem) and shown.right is None, "the answer is revealed before it is given"
                 placed = [option.place is not None for option in shown.options]
                 assert all(placed) == any(placed) or question.rule in HALF_PLACED, (question.rule, placed)
-                way = at % 3
-                if way == 1:
+                variant = at % 3
+                if variant == 1:
                     assert not course.answer((question.right + 1) % len(question.options))
-                    assert course.answers[at].over == (lesson.kind != "lesson"), (
-                        "a second try, but where one is measured"
-                    )
+                    assert course.answers[at].over == (lesson.kind != "lesson"), "only lessons allow a second try"
                 if not (course.answers.get(at) and course.answers[at].over):
-                    course.answer(None if way == 2 else question.right)
+                    course.answer(None if variant == 2 else question.right)
                 assert course.answers[at].over
             elif isinstance(course.checkpoint, Work):
                 do_the_work(course)
@@ -91,7 +89,7 @@ def check_text(text: str, values: Mapping[str, object]) -> None:
 
 
 def do_the_work(course: Course) -> None:
-    """Answer without the last operation, then completely; the engine's list is sent at the end."""
+    """Answer without the last operation and then completely, and check that the engine's list is sent at the end."""
     at = course.at
     if at in course.sessions:
         return mend(course)
@@ -107,7 +105,7 @@ def do_the_work(course: Course) -> None:
 
 
 def mend(course: Course) -> None:
-    """Answer without the last move, then completely: each is run, and the right run is sent at the end."""
+    """Answer without the last move and then completely, and check that the right run is sent at the end."""
     at, moves = course.at, course.right_moves()
     before = course.sessions[at]
     assert not course.answer(Mending(moves=moves[:-1]))
@@ -120,13 +118,13 @@ def mend(course: Course) -> None:
     assert isinstance(shown, MendItem) and shown.right is not None and shown.moment is not None
     assert [sorted(turn.lines) for turn in shown.right.turns] == [sorted(turn.lines) for turn in before]
     hits = [sum(turn.num_hit for turn in turns) for turns in (before, first.turns, shown.right.turns)]
-    assert hits == sorted(set(hits)), "each mending saves"
+    assert hits == sorted(set(hits)), "each order has more hits"
     log = course.logs[shown.moment.run]
     lookups = [op for i in range(len(log)) for op in log.record(i).ops if isinstance(op, Lookup)]
     assert [op.num_hit_tokens for op in lookups] == [turn.num_hit for turn in shown.right.turns]
 
 
-def test_every_rule_is_asked_and_each_lesson_begins_with_a_question_of_an_earlier_one() -> None:
+def test_every_rule_is_used_and_lessons_begin_with_a_repeated_question() -> None:
     used_rules: set[str] = set()
     lessons = [read_lesson(path) for path in lesson_files(shipped_folder())]
     for lesson in sorted((one for one in lessons if one.kind == "lesson"), key=lambda one: one.number):
@@ -136,7 +134,7 @@ def test_every_rule_is_asked_and_each_lesson_begins_with_a_question_of_an_earlie
     assert used_rules == set(RULES)
 
 
-def test_the_lessons_of_a_class_hour_fit_into_one() -> None:
+def test_the_seven_lessons_of_a_class_take_at_most_45_minutes() -> None:
     """Lessons 1, 2, 3, 5, 7, 8 and 9, without the optional sections."""
     lessons = {lesson.number: lesson for lesson in map(read_lesson, lesson_files(shipped_folder()))}
     assert sum(minutes(lessons[number]) for number in (1, 2, 3, 5, 7, 8, 9)) <= 45
@@ -160,7 +158,7 @@ def test_the_learner_does_every_kind_of_operation() -> None:
     assert kinds == {"allocate", "share", "copy", "free", "evict"}
 
 
-def test_every_rule_has_words_in_every_language() -> None:
+def test_every_rule_has_texts_in_every_language() -> None:
     for language in languages():
         texts = question_texts(language)
         assert not [name for name in RULES if f"question.{name}.stem" not in texts]
@@ -211,8 +209,10 @@ def test_impossible_races_are_reported_by_line() -> None:
     assert all(error.sentence.startswith("[en] do: race: ") for error in found)
 
 
-def test_a_prompt_is_seen_as_one_that_is_submitted_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The prompt is Chinese with ASCII punctuation, which the shipped models have not been trained on."""
+def test_prompts_of_a_lesson_are_normalized_like_submitted_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The shipped models are not trained on Chinese with ASCII punctuation."""
     text = BAD.replace("en = ", "zh = ").replace("Once upon a time", "春江潮水连海平,海上明月共潮生!")
     path = tmp_path / "seen.md"
     path.write_text(text + "do: prefill", encoding="utf-8")
@@ -233,8 +233,8 @@ def test_a_prompt_is_seen_as_one_that_is_submitted_by_hand(tmp_path: Path, capsy
     assert "valid in zh" in output
 
 
-def test_a_restart_may_be_on_another_model() -> None:
-    """The sibling models differ only in their KV heads: 8, 2 and 1 of 16 numbers, K and V, 3 layers, 4 bytes."""
+def test_a_restart_may_change_the_model() -> None:
+    """The sibling models have 8, 2 and 1 KV heads of 16 numbers, for K and V of 3 layers, with 4 bytes each."""
     body = """do: prefill
 ::: en
 [3,072](=token_bytes), of [8](=kv_heads).
@@ -262,10 +262,10 @@ Back to [3072](=token_bytes).
     assert [(error.line, error.sentence) for error in wrong] == [(17, "[en] “3072” is stated, but token_bytes is 768")]
 
 
-def test_a_new_lesson_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_lesson_passes_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "my" / "first.md"
     assert main(["lesson", "new", str(path)]) == 0
-    assert main(["lesson", "new", str(path)]) == 2, "it is not overwritten"
+    assert main(["lesson", "new", str(path)]) == 2, "not overwritten"
     assert main(["lesson", "check", str(path)]) == 0
     assert main(["lesson", "list", "--lessons", str(path.parent)]) == 0
     assert "first" in capsys.readouterr().out
@@ -282,7 +282,7 @@ def test_a_question_is_answered_once() -> None:
     with pytest.raises(LessonError, match="is no question"):
         course.answer(0)
     course.advance()
-    assert len(course.log) == 3 and course.moment.records == 2, "what decides it is computed, and not shown"
+    assert len(course.log) == 3 and course.moment.records == 2, "the deciding record is computed and not shown"
     with pytest.raises(LessonError, match="not answered yet"):
         course.advance()
     with pytest.raises(LessonError, match="no answer 99"):
@@ -297,8 +297,8 @@ def test_a_question_is_answered_once() -> None:
     engine.close()
 
 
-def test_a_false_lesson_stays_at_its_checkpoint() -> None:
-    """No sequence is preempted, so the question fails with its sentence each time, and no other error."""
+def test_a_lesson_with_an_impossible_question_stays_at_its_checkpoint() -> None:
+    """No sequence is preempted, so the question fails with the same error each time."""
     lesson = parse_lesson(BAD + "do: prefill\nask: victim\ndo: step", Path("x.md"))
     engine = lesson_engine_of(lesson)
     course = Course(lesson, "en", engine)
@@ -310,7 +310,7 @@ def test_a_false_lesson_stays_at_its_checkpoint() -> None:
     engine.close()
 
 
-def test_the_same_kinds_are_asked_before_and_after() -> None:
+def test_the_tests_before_and_after_ask_the_same_rules() -> None:
     kinds = {
         lesson.kind: [item.rule for item in lesson.items if isinstance(item, Ask)]
         for lesson in (read_lesson(path) for path in lesson_files(shipped_folder()))
@@ -319,8 +319,8 @@ def test_the_same_kinds_are_asked_before_and_after() -> None:
     assert len(kinds["before"]) == 5 and kinds["before"] == kinds["after"]
 
 
-def test_bytes_beside_another_model_are_asked_of_as_many_blocks() -> None:
-    """5 tokens, 2 blocks of 4 slots: 24,576 B with 8 KV heads, then 6,144 B with 2 and 3,072 B with 1."""
+def test_bytes_of_two_models_are_compared_at_the_same_number_of_blocks() -> None:
+    """Two blocks of 4 slots take 24,576 B with 8 KV heads, 6,144 B with 2, and 3,072 B with 1."""
     header = BAD.replace("minutes = 1", 'minutes = 1\nmodel = "bundled-mha"')
     body = "do: prefill\ndo: restart model=bundled-gqa\nask: bytes_beside\ndo: prefill\n"
     body += "do: restart model=bundled-mqa\nask: bytes_beside\ndo: prefill\n"
@@ -332,17 +332,17 @@ def test_bytes_beside_another_model_are_asked_of_as_many_blocks() -> None:
             found.append(([option.number for option in question.options], question.options[question.right].number))
             course.answer(question.right)
         course.advance()
-    slots = 2 * 4 * 2 * 3 * 16 * 4  # blocks, slots, K and V, layers, numbers of a head, bytes: of one KV head
+    slots = 2 * 4 * 2 * 3 * 16 * 4  # blocks, slots, K and V, layers, head_dim, bytes, for one KV head
     assert [right for _, right in found] == [2 * slots, slots]
-    assert {8 * slots, slots} < set(found[0][0]), "the same, and one head"
-    assert {2 * slots, slots / 2} < set(found[1][0]), "the same, and a quarter"
+    assert {8 * slots, slots} < set(found[0][0]), "wrong answers: unchanged, and one head"
+    assert {2 * slots, slots / 2} < set(found[1][0]), "wrong answers: unchanged, and a quarter"
     wrong = header + "do: prefill\ndo: restart block_size=2\nask: bytes_beside\ndo: prefill\n"
     (error,) = check(parse_lesson(wrong, Path("x.md")), builder)
     assert "it holds 3 blocks, but the previous run held 2" in error.sentence
 
 
-def test_wrong_answers_are_repeated_in_lessons_that_decide_them() -> None:
-    """Lesson 4 asks neither for the keys read nor for a window's block; its run decides the first of them."""
+def test_questions_are_repeated_only_in_lessons_whose_run_answers_them() -> None:
+    """The run of lesson 4 answers `keys_read` and not `released`, and the lesson itself asks `query_uses`."""
     lesson = next(one for one in map(read_lesson, lesson_files(shipped_folder())) if one.id == "asked-once")
     again = {
         "forgetting/9": Ask(line=1, rule="released", arguments={}),
@@ -351,17 +351,15 @@ def test_wrong_answers_are_repeated_in_lessons_that_decide_them() -> None:
     }
     engine = lesson_engine_of(lesson)
     course = Course(lesson, "en", engine, {}, again)
-    came: list[tuple[str | None, str]] = []
+    questions: list[tuple[str | None, str]] = []
     course.advance()
     while course.checkpoint is not None:
         if isinstance(course.checkpoint, Ask):
             shown = page_items(course, course.at)[-1]
             assert isinstance(shown, AskItem) and shown.right is None and shown.evidence is None
-            came.append((shown.again, shown.rule))
+            questions.append((shown.again, shown.rule))
             course.answer(None)
         course.advance()
     engine.close()
-    assert [(name, rule) for name, rule in came if name] == [("not-yet/5", "keys_read")], (
-        "not what the run does not decide, and not what the lesson asks itself"
-    )
+    assert [(name, rule) for name, rule in questions if name] == [("not-yet/5", "keys_read")]
     assert course.progress.num_items == len(lesson.items) + 1

@@ -20,7 +20,7 @@ do: restart {changes}
 KEY = b"k" * 16
 
 
-def test_a_restart_keeps_the_folder_and_nothing_else() -> None:
+def test_a_restart_keeps_the_disk_tier_and_clears_the_cpu_tier() -> None:
     lesson, sizes = LessonTiers(), TierSizes(cpu=1 << 20, disk=1 << 20)
     first = lesson.restart(sizes).tiers
     assert first is not None and first.store(KEY, b"x" * 4096) == ["cpu", "disk"]
@@ -37,7 +37,7 @@ def test_a_restart_keeps_the_folder_and_nothing_else() -> None:
     fresh.close()
 
 
-def test_the_folder_goes_with_the_lesson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_a_lesson_deletes_its_tier_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     lesson = LessonTiers()
     lesson.restart(TierSizes(cpu=1 << 20))
@@ -48,7 +48,7 @@ def test_the_folder_goes_with_the_lesson(tmp_path: Path, monkeypatch: pytest.Mon
     assert list(tmp_path.iterdir()) == []
 
 
-def test_sizes_are_read_as_the_command_line_reads_them() -> None:
+def test_tier_sizes_are_parsed_like_those_of_the_command_line() -> None:
     assert tiers_of({"kv_offload_cpu": "1 MiB", "num_blocks": 4}) == TierSizes(cpu=1 << 20)
     lesson = parse_lesson(BODY.format(changes='num_blocks=9 kv_offload_disk="2MiB"'), Path("outside.md"))
     assert settings_of(lesson, {"kv_offload_disk": "2MiB", "num_blocks": 9})[0].num_blocks == 9
@@ -62,7 +62,7 @@ def test_sizes_are_read_as_the_command_line_reads_them() -> None:
         ("kv_offload_tape=1MiB", "there is no setting 'kv_offload_tape'"),
     ],
 )
-def test_impossible_settings_are_reported_by_line(changes: str, why: str) -> None:
+def test_invalid_tier_settings_are_reported_by_line(changes: str, why: str) -> None:
     with pytest.raises(LessonError) as caught:
         parse_lesson(BODY.format(changes=changes), Path("outside.md"))
     assert caught.value.line == 8 and why in caught.value.sentence

@@ -1,4 +1,4 @@
-"""The tour as lesson 0: its minutes are computed like those of the others, and it links to the first of them."""
+"""The tour as lesson 0: its minutes and its link to the first lesson."""
 
 import json
 import re
@@ -17,18 +17,18 @@ def constant(name: str) -> str:
     return found[1]
 
 
-def spoken(language: str, stops: list[str]) -> str:
+def text_of(language: str, stops: list[str]) -> str:
     words = json.loads((JS / "panels" / "tour" / f"words.{language}.json").read_text(encoding="utf-8"))
     keys = [f"tour.{stop}{part}" for stop in stops for part in ("", ".text", ".task", ".done")]
     return "\n".join("".join(words[key]) for key in keys)
 
 
-def test_the_tours_minutes_follow_from_its_contents() -> None:
+def test_the_tours_minutes_are_computed_from_its_contents() -> None:
     stops = list(dict.fromkeys(re.findall(r'\bid: "(\w+)"', TOUR)))
     assert len(stops) == 6
-    longest = max(reading(spoken(language, stops)) for language in ("en", "zh"))
-    doing = 2 * PRESS * len(stops)  # what the stop asks for, and on to the next
-    assert abs(int(constant("MINUTES")) - (longest + doing)) <= 0.5
+    reading_minutes = max(reading(text_of(language, stops)) for language in ("en", "zh"))
+    task_minutes = 2 * PRESS * len(stops)  # the stop's task, and the button to the next stop
+    assert abs(int(constant("MINUTES")) - (reading_minutes + task_minutes)) <= 0.5
 
 
 def test_the_tour_links_to_the_first_lesson() -> None:

@@ -1,4 +1,4 @@
-"""Block ids of the trace become places in a layer's tensors, and slots, in one step's packing."""
+"""Conversion of the trace's block ids to indices and slots of a layer's tensors, for one step."""
 
 import torch
 
@@ -12,33 +12,33 @@ GROUPS = [GroupPlan([0], frozenset([FULL]), None, 10), GroupPlan([1], frozenset(
 
 
 def batch(*slices: SequenceSlice) -> StepBatch:
-    """Blocks of 2 tokens; the second group's tensors begin with block 10."""
+    """Return a step with blocks of 2 tokens. The tensors of the second group begin with block 10."""
     return StepBatch(slices, SlotTable(2, 12, groups=GROUPS), torch.device("cpu"))
 
 
-def decoding() -> StepBatch:
-    """Sequence 0 decodes position 5, sequence 1 position 2. In the second group block 12 lies at place 2."""
+def decode_batch() -> StepBatch:
+    """Return a step in which sequence 0 decodes position 5 and sequence 1 position 2."""
     return batch(
         SequenceSlice(0, [7], 5, [[3, 0, 4], [RELEASED, 12, 14]], True),
         SequenceSlice(1, [8], 2, [[5, 6], [10, 11]], True),
     )
 
 
-def test_a_decode_step_writes_to_slots_of_each_groups_own_tensors() -> None:
-    step = decoding()
+def test_a_decode_step_writes_to_the_slots_of_each_groups_tensors() -> None:
+    step = decode_batch()
     assert step.slot_mapping(FULL).tolist() == [4 * 2 + 1, 6 * 2]
-    assert step.slot_mapping(WINDOWED).tolist() == [4 * 2 + 1, 1 * 2], "blocks 14 and 11 lie at places 4 and 1"
+    assert step.slot_mapping(WINDOWED).tolist() == [4 * 2 + 1, 1 * 2], "blocks 14 and 11 have indices 4 and 1"
 
 
-def test_a_decode_step_reads_the_visible_keys() -> None:
-    """The window of 4 at position 5 begins at position 2: places 2 and 4, slots 4, 5, 8, 9."""
-    step = decoding()
+def test_a_decode_step_reads_only_visible_keys() -> None:
+    """The window of 4 at position 5 begins at position 2, in blocks of indices 2 and 4."""
+    step = decode_batch()
     assert step.decode_keys(WINDOWED).slots[0].tolist() == [4, 5, 8, 9]
     assert step.decode_keys(FULL).slots[0].tolist() == [6, 7, 0, 1, 8, 9]
 
 
-def test_kernels_get_slot_0_for_released_blocks() -> None:
-    step = decoding()
+def test_block_tables_of_kernels_have_0_for_released_blocks() -> None:
+    step = decode_batch()
     for tables in (step.decode_tables(WINDOWED).block_tables, step.step_tables(WINDOWED).block_tables):
         assert tables.tolist() == [[0, 2, 4], [0, 1, 0]] and tables.dtype == torch.int32
     assert step.decode_tables(FULL).block_tables.tolist() == [[3, 0, 4], [5, 6, 0]]

@@ -1,4 +1,4 @@
-"""A conversation by a model's own template, with the settings that a client gives it."""
+"""Conversations rendered by a model's chat template, with a client's settings."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ THINKING = (
 )
 
 
-def test_a_template_is_given_the_clients_settings() -> None:
+def test_a_template_gets_the_clients_settings() -> None:
     wrapped = tiny_tokenizer()
     wrapped.chat_template = THINKING
     tokenizer, messages = Tokenizer(wrapped), [{"role": "user", "content": "b"}]
@@ -26,7 +26,7 @@ def test_a_template_is_given_the_clients_settings() -> None:
             tokenizer.chat(messages, {name: "x"})
 
 
-def test_a_template_is_given_tools_and_what_was_called() -> None:
+def test_a_template_gets_tools_and_tool_calls() -> None:
     wrapped = tiny_tokenizer()
     wrapped.chat_template = (
         "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{% for m in messages %}{{ m.content }}"
@@ -41,7 +41,7 @@ def test_a_template_is_given_tools_and_what_was_called() -> None:
     assert tokenizer.chat(messages) == tokenizer.encode("bab")
 
 
-def test_sampling_of_a_generation_config_is_the_models_default() -> None:
+def test_the_generation_config_gives_default_sampling_parameters() -> None:
     model = load_model("bundled")
     assert model.default_sampling == {}
     config = model.module.generation_config

@@ -1,4 +1,4 @@
-"""Rows selected right after the last attention: the same logits of fewer products, or the graph as it was."""
+"""Selection of rows directly after the last attention, which gives the same logits with fewer products."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,19 +13,20 @@ from engine.model.early_rows import select_rows_early
 from engine.model.loader import from_module
 from tests.tiny_models import tiny_model
 
-BY_ROW = ["llama", "gemma2", "gpt2", "gpt_neox", "phi3", "opt"]  # addmm, parallel layers, chunk, layer_norm among them
+# including addmm, parallel layers, chunk and layer_norm
+BY_ROW = ["llama", "gemma2", "gpt2", "gpt_neox", "phi3", "opt"]
 KEEP = torch.tensor([1, 6, 3, 3])
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, *_: Any, noted: list[int]) -> Tensor:
-    """Stand in for attention: causal, and each token's result depends on its query."""
+    """Replace attention by a causal function in which each token's result depends on its query."""
     noted.clear()
     past = torch.cumsum(v, 0) / torch.arange(1, len(v) + 1)[:, None, None]
     return past.repeat_interleave(q.shape[1] // v.shape[1], 1) * (1 + q.mean(-1, keepdim=True))
 
 
 def computed(exported: Any, is_early: bool, *inputs: Tensor) -> tuple[Tensor, int]:
-    """Return the result of a graph, and the rows of its widest product after the last attention."""
+    """Return the result of a graph and the largest number of rows of a product after the last attention."""
     graph = torch.fx.GraphModule(program := exported.module(check_guards=False), program.graph)
     graph.graph.set_codegen(torch.fx.graph.CodeGen())
     if is_early:
@@ -33,7 +34,7 @@ def computed(exported: Any, is_early: bool, *inputs: Tensor) -> tuple[Tensor, in
     rows = list[int]()
     for node in graph.graph.nodes:
         if node.target is ATTEND:
-            node.target = lambda *given: attend(*given, noted=rows)
+            node.target = lambda *arguments: attend(*arguments, noted=rows)
         elif "linear" in str(node.target) or "addmm" in str(node.target):
             node.target = lambda x, *more, product=node.target: _noted(product(x, *more), rows)
     graph.recompile()
@@ -47,7 +48,7 @@ def _noted(result: Tensor, rows: list[int]) -> Tensor:
 
 
 @pytest.mark.parametrize("family", BY_ROW)
-def test_fewer_rows_give_the_same_logits(family: str) -> None:
+def test_selecting_rows_early_gives_the_same_logits(family: str) -> None:
     (exported,) = _export(from_module(tiny_model(family)), [MANY])
     ids = torch.arange(7)[None]
     (usual, all_rows), (early, kept) = (computed(exported, is_early, ids, ids, KEEP) for is_early in (False, True))
@@ -56,7 +57,7 @@ def test_fewer_rows_give_the_same_logits(family: str) -> None:
 
 
 class _Layer(nn.Module):
-    """Attention, then an operation, then the rows that are kept."""
+    """Attention, followed by an operation and the selection of rows."""
 
     def __init__(self, operation: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -64,8 +65,8 @@ class _Layer(nn.Module):
 
     def forward(self, x: Tensor, keep: Tensor) -> Tensor:
         heads = x[0].reshape(x.shape[1], 2, 8)
-        seen: Tensor = torch.ops.kvtheater.attend(heads, heads, heads, 0, 1.0, None, None, None)
-        return self.operation(seen.reshape(1, x.shape[1], 16) + x)[:, keep]
+        attended: Tensor = torch.ops.kvtheater.attend(heads, heads, heads, 0, 1.0, None, None, None)
+        return self.operation(attended.reshape(1, x.shape[1], 16) + x)[:, keep]
 
 
 @pytest.mark.parametrize(
@@ -77,8 +78,8 @@ class _Layer(nn.Module):
         lambda x: x.reshape(1, 2, -1, 16).reshape(1, -1, 16),
     ],
 )  # fmt: skip
-def test_layers_that_mix_tokens_run_before_the_row_selection(operation: Callable[[Tensor], Tensor]) -> None:
-    """An unknown operation counts as mixing tokens: the graph stays unchanged, which is slower but right."""
+def test_operations_that_mix_tokens_prevent_the_early_row_selection(operation: Callable[[Tensor], Tensor]) -> None:
+    """Unknown operations count as mixing tokens, and the graph stays unchanged."""
     tokens, kept = torch.export.Dim("tokens", min=4, max=64), torch.export.Dim("kept", min=2, max=64)
     inputs, shapes = (torch.randn(1, 8, 16), KEEP), ({1: 2 * tokens}, {0: kept})
     exported = torch.export.export(_Layer(operation), inputs, dynamic_shapes=shapes, strict=False)

@@ -1,4 +1,4 @@
-"""Policies against their formulas, written out; what a budget leaves of any scores."""
+"""Forgetting policies, compared with their formulas, and the choice of forgotten keys."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rotation() -> Rotation:
 
 
 def arrays(seed: int) -> tuple[Tensor, Tensor, VisibleKeys]:
-    """Queries, their causal weights, and the keys."""
+    """Return queries, their causal weights, and keys."""
     generator = torch.Generator().manual_seed(seed)
     keys, values = (torch.randn(NUM_KV_HEADS, NUM_KEYS, HEAD_DIM, generator=generator) for _ in range(2))
     q = torch.randn(NUM_KEYS, NUM_HEADS, HEAD_DIM, generator=generator)
@@ -40,7 +40,7 @@ def arrays(seed: int) -> tuple[Tensor, Tensor, VisibleKeys]:
 
 
 def expected(name: PolicyName, q: Tensor, weights: Tensor, seen: VisibleKeys) -> list[list[float]]:
-    """Scores by the formula, one head and key at a time."""
+    """Return the scores by the formula, computed for one head and key at a time."""
     turn = rotation()
     table = []
     for head in range(NUM_KV_HEADS):
@@ -81,7 +81,7 @@ def expected(name: PolicyName, q: Tensor, weights: Tensor, seen: VisibleKeys) ->
 
 @pytest.mark.parametrize("name", [name for name in POLICIES if name != "random"])
 @pytest.mark.parametrize("cuts", [[19], [1, 7, 8, 18, 19], list(range(1, 20))], ids=["whole", "chunks", "one by one"])
-def test_scores_follow_the_formula_in_any_chunks(name: PolicyName, cuts: list[int]) -> None:
+def test_scores_equal_the_formula_for_any_chunks(name: PolicyName, cuts: list[int]) -> None:
     q, weights, seen = arrays(len(cuts))
     policy = POLICIES[name](SETTINGS._replace(policy=name), rotation())
     memory, start = None, 0
@@ -89,12 +89,12 @@ def test_scores_follow_the_formula_in_any_chunks(name: PolicyName, cuts: list[in
         memory = policy.observe(memory, Rows(q[start:end], weights[:, start:end, :end], start))
         start = end
     found = policy.score(memory, seen)
-    upto = NUM_KEYS - SETTINGS.recent if name == "snapkv" else NUM_KEYS  # beyond is the window, which stays
-    wanted = torch.tensor(expected(name, q, weights, seen), dtype=torch.float64)
-    assert torch.allclose(found[:, :upto].double(), wanted[:, :upto], atol=1e-5)
+    num_keys = NUM_KEYS - SETTINGS.recent if name == "snapkv" else NUM_KEYS  # later keys are in the retained window
+    reference = torch.tensor(expected(name, q, weights, seen), dtype=torch.float64)
+    assert torch.allclose(found[:, :num_keys].double(), reference[:, :num_keys], atol=1e-5)
 
 
-def test_a_rotation_undone_is_the_query_before_it() -> None:
+def test_undoing_a_rotation_gives_the_original_query() -> None:
     turn = rotation()
     q = torch.randn(5, 1, HEAD_DIM, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     turned = torch.stack([turn.mean(position, 1).double() @ q[i, 0] for i, position in enumerate(range(7, 12))])
@@ -102,7 +102,7 @@ def test_a_rotation_undone_is_the_query_before_it() -> None:
 
 
 @pytest.mark.parametrize("family", ["gpt2", "gemma3"])
-def test_a_model_without_llamas_rotation_is_refused_in_a_sentence(family: str) -> None:
+def test_a_model_without_llamas_rotation_is_refused(family: str) -> None:
     model = from_module(tiny_model(family), tiny_tokenizer(), "tiny")
     with pytest.raises(ModelError, match="its rotary embedding differs from Llama's"):
         Rotation(model.module, HEAD_DIM, model.device)
@@ -124,15 +124,14 @@ def test_forgetting_retains_sinks_newest_pinned_and_best_tokens(seed: int) -> No
         return
     for head in range(3):
         seen = set(visible[head].nonzero()[:, 0].tolist())
-        gone, kept = set(choice.positions[head]), seen - set(choice.positions[head])
-        assert gone <= seen and len(kept) == min(len(seen), budget)
+        forgotten, kept = set(choice.positions[head]), seen - set(choice.positions[head])
+        assert forgotten <= seen and len(kept) == min(len(seen), budget)
         safe = {p for p in seen if p < sinks or p >= count - recent or p in pinned}
-        assert not gone & safe
-        others = sorted(
-            seen - safe, key=lambda p: (-scores[head, p].item(), p)
-        )  # none so close that they count as equal
+        assert not forgotten & safe
+        # no two scores are so close that they count as equal
+        others = sorted(seen - safe, key=lambda p: (-scores[head, p].item(), p))
         assert choice.positions[head] == others[len(kept - safe) :]
         assert choice.scores[head] == [scores[head, p].item() for p in choice.positions[head]]
         assert choice.ranks[head] == [1 + others.index(p) for p in choice.positions[head]]
-        left = [scores[head, p].item() for p in others[: len(kept - safe)]]
-        assert choice.lowest_kept[head] == (min(left) if left else None)
+        retained_scores = [scores[head, p].item() for p in others[: len(kept - safe)]]
+        assert choice.lowest_kept[head] == (min(retained_scores) if retained_scores else None)

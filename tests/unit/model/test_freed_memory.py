@@ -1,4 +1,4 @@
-"""Memory of the C allocator between steps, in a process of its own: its policy holds for a whole process."""
+"""Memory of the C allocator between steps, in a separate process because the policy is set per process."""
 
 import ctypes
 import subprocess
@@ -16,7 +16,7 @@ c.memset.argtypes, c.free.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_si
 
 def step():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    arrays = [c.malloc(2**22) for _ in range(12)]  # as many and as large as those of a prefill
+    arrays = [c.malloc(2**22) for _ in range(12)]  # number and size of the arrays of a prefill
     for array in arrays:
         c.memset(array, 1, 2**22)
     for array in arrays:
@@ -32,7 +32,7 @@ print(sum(step() for _ in range(4)))
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="another C library than glibc")
 @pytest.mark.slow
-def test_a_step_reuses_the_memory_of_the_one_before() -> None:
+def test_a_step_reuses_the_memory_of_the_previous_step() -> None:
     def faults(*words: str) -> int:
         return int(subprocess.check_output([sys.executable, "-c", FAULTS, *words], text=True))
 

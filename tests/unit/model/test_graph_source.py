@@ -1,4 +1,4 @@
-"""The C++ that TorchInductor generates for a graph is taken apart completely: only known parts are accepted."""
+"""Parsing of the C++ code that TorchInductor generates, of which only known parts are accepted."""
 
 import pytest
 
@@ -39,15 +39,15 @@ extern "C" void loop_0(float* out) {}
 """
 
 
-def test_the_forward_pass_its_loops_and_its_constants_are_kept() -> None:
+def test_the_forward_pass_its_loops_and_constants_are_extracted() -> None:
     forward, kernels = units_of(SOURCE)
     assert kernels.splitlines()[1] == 'extern "C" void loop_0(float* out) {}'
     lines = forward.splitlines()
     assert lines[0] == '#include "runtime.h"' and "loop_0(float* out);" in lines[1]
-    for kept in ("loop_0(nullptr);", "extern int shim();", "CACHE_TORCH_DTYPE(float32);"):
-        assert kept in forward
-    for gone in ("cpu.h", "slow_headers", "AOTInductorModelBase", "_const_run_impl", "check_input_0"):
-        assert gone not in forward
+    for part in ("loop_0(nullptr);", "extern int shim();", "CACHE_TORCH_DTYPE(float32);"):
+        assert part in forward
+    for part in ("cpu.h", "slow_headers", "AOTInductorModelBase", "_const_run_impl", "check_input_0"):
+        assert part not in forward
     assert '    {"a_weight", "a.weight", cached_torch_dtype_float32},' in lines
     assert '    {"b", "b\\"quoted", cached_torch_dtype_float32},' in lines
     assert lines[-1] == "const Code CODE = {CONSTANTS, 2, 3, 1};"

@@ -1,4 +1,4 @@
-"""Loading a model does not import the compiler; a program can still have it, and transformers whole."""
+"""Loading a model does not import the compiler, which a program can still import later."""
 
 import json
 import os
@@ -58,7 +58,7 @@ found["incomplete"] = [module.__name__ for module, _ in _incomplete()]
 
 
 def facts_of(code: str, **more: str) -> dict[str, Any]:
-    """Return what a new process puts into `found`. `more`: environment variables."""
+    """Run `code` in a new process with more environment variables, and return its `found`."""
     command = [sys.executable, "-c", code + "\nprint(json.dumps(found))"]
     environment = os.environ | more
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
@@ -66,7 +66,7 @@ def facts_of(code: str, **more: str) -> dict[str, Any]:
     return found
 
 
-def test_a_model_is_loaded_without_the_compiler_which_can_be_imported_later() -> None:
+def test_loading_a_model_does_not_import_the_compiler() -> None:
     assert facts_of(LOADS + THEN) == {
         "loaded": [],
         "whole": True,
@@ -75,16 +75,16 @@ def test_a_model_is_loaded_without_the_compiler_which_can_be_imported_later() ->
     }
 
 
-def test_a_program_can_use_what_was_hidden_from_transformers() -> None:
+def test_modules_that_were_hidden_from_transformers_remain_usable() -> None:
     assert facts_of(LOADS + USES) == {"loaded": [], "matches": True, "flex": True, "incomplete": []}
 
 
 @pytest.mark.parametrize("variable", [{"KVTHEATER_LIGHT_IMPORT": "0"}, {"WORLD_SIZE": "2"}])
-def test_transformers_is_imported_whole_on_request_and_for_ranks(variable: dict[str, str]) -> None:
+def test_transformers_is_imported_completely_on_request_and_for_ranks(variable: dict[str, str]) -> None:
     assert "torch._dynamo" in facts_of(LOADS, **variable)["loaded"]
 
 
-def test_another_transformers_is_imported_whole() -> None:
+def test_transformers_is_imported_completely_if_hiding_fails() -> None:
     code = (
         UNEXPECTED + LOADS + 'from transformers import DynamicCache; found["cache"] = DynamicCache().get_seq_length()'
     )
@@ -92,7 +92,7 @@ def test_another_transformers_is_imported_whole() -> None:
     assert found["cache"] == 0 and "torch._dynamo" in found["loaded"]
 
 
-def test_models_that_are_listed_once_are_those_that_transformers_lists() -> None:
+def test_the_cached_list_of_models_equals_that_of_transformers() -> None:
     code = """
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Loading, refusing, and the facts of a model."""
+"""Loading of models, refusals, and facts."""
 
 import json
 import shutil
@@ -47,7 +47,7 @@ def test_folders_are_named_by_their_last_part(folder: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
-@pytest.mark.skipif(not MAPS.exists(), reason="this system does not say what is mapped")
+@pytest.mark.skipif(not MAPS.exists(), reason="this system has no /proc/self/maps")
 @pytest.mark.parametrize("family", ["qwen2", "gpt2", "gemma2"])  # biases; norms with biases; a tied head
 def test_packed_weights_release_the_mapped_file(family: str, tmp_path: Path) -> None:
     tiny_model(family).save_pretrained(tmp_path)
@@ -58,31 +58,30 @@ def test_packed_weights_release_the_mapped_file(family: str, tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
-def test_weights_in_fewer_bits(folder: Path, tmp_path: Path) -> None:
-    """A bfloat16 checkpoint stays so, with every bit of its logits as in float32; rounded weights match their
-    reference,
-    and its accounting knows how much a step reads.
+def test_bfloat16_weights_are_lossless_and_rounded_ones_are_counted(folder: Path, tmp_path: Path) -> None:
+    """A bfloat16 checkpoint is stored in bfloat16 and gives the logits of float32. The counted bytes follow the stored
+    dtype.
     """
     plain = tiny_model("llama_tied").bfloat16()
     plain.save_pretrained(tmp_path)
     tiny_tokenizer().save_pretrained(tmp_path)
-    kept, wide = load_model(str(tmp_path), device="cpu"), load_model(str(tmp_path), "float32", "cpu")
-    assert kept.facts.dtype == wide.facts.dtype == "float32"
-    assert kept.facts.bytes_per_weight == pytest.approx(2, rel=0.02) and wide.facts.bytes_per_weight is None
+    original, wide = load_model(str(tmp_path), device="cpu"), load_model(str(tmp_path), "float32", "cpu")
+    assert original.facts.dtype == wide.facts.dtype == "float32"
+    assert original.facts.bytes_per_weight == pytest.approx(2, rel=0.02) and wide.facts.bytes_per_weight is None
     ids = [token % 100 for token in range(40)]
-    logits = [eager_forward(model.module, ids).logits for model in (kept, wide)]
+    logits = [eager_forward(model.module, ids).logits for model in (original, wide)]
     assert torch.equal(*logits)
     for name, bits in (("int8", 8), ("int4", 4.5)):
         rounded = load_model(str(folder), f"{name}-weights", "cpu")
         assert rounded.differences and bits / 8 < (rounded.facts.bytes_per_weight or 0) < 2
         assert rounded.facts.rounded_to == name
     batch = [BatchEntry(seq_id=0, phase="decode", start=9, token_ids=[1], context_len=10, samples=True)]
-    read = [StepWork(model.facts).of(batch).weight_bytes for model in (kept, wide)]
+    read = [StepWork(model.facts).of(batch).weight_bytes for model in (original, wide)]
     assert read[0] == pytest.approx(read[1] / 2, rel=0.02)
 
 
-def test_a_model_without_state_layers_is_not_served_as_hybrid() -> None:
-    """GPT-2's projections are no `nn.Linear`, and its head, which is one, is not rounded to int8."""
+def test_a_model_without_linear_layers_is_not_rounded() -> None:
+    """GPT-2's projections are no `nn.Linear`, and its head is not rounded to int8."""
     with pytest.raises(ModelError, match=r"no linear layer of .* can be stored in int8: ") as error:
         from_module(tiny_model("gpt2"), weights=torch.int8)
     one_sentence(error)
@@ -91,8 +90,8 @@ def test_a_model_without_state_layers_is_not_served_as_hybrid() -> None:
 
 
 @pytest.mark.parametrize("family", sorted(REFUSED))
-def test_families_without_the_attention_interface(family: str, tmp_path: Path) -> None:
-    """Refused by their class alone: the folder holds no weights."""
+def test_families_without_the_attention_interface_are_refused(family: str, tmp_path: Path) -> None:
+    """The class suffices for the refusal, since the folder has no weights."""
     module = tiny_model(family)
     if module._supports_attention_backend:  # as GPT-J from transformers 5.24 on
         pytest.skip(f"{type(module).__name__} of this transformers follows the attention interface")
@@ -102,7 +101,7 @@ def test_families_without_the_attention_interface(family: str, tmp_path: Path) -
     assert "ForCausalLM" in one_sentence(error)
 
 
-def test_an_encoder_decoder(tmp_path: Path) -> None:
+def test_an_encoder_decoder_is_refused(tmp_path: Path) -> None:
     from transformers import T5Config
 
     T5Config(vocab_size=32, d_model=16, num_layers=1, num_heads=2, d_ff=16, d_kv=8).save_pretrained(tmp_path)
@@ -119,7 +118,7 @@ def test_layers_without_attention_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_window_hidden_from_attention_is_refused() -> None:
-    class Forgetful:  # what attention is given as its window is the configuration's of its layer
+    class WithoutWindow:  # configuration of a layer from which attention reads no window
         sliding_window = None
 
         def __init__(self, config: object) -> None:
@@ -130,12 +129,12 @@ def test_a_window_hidden_from_attention_is_refused() -> None:
 
     module = tiny_model("mistral")
     for layer in module.model.layers:
-        layer.self_attn.config = Forgetful(layer.self_attn.config)
+        layer.self_attn.config = WithoutWindow(layer.self_attn.config)
     with pytest.raises(ModelError, match="sliding window"):
         from_module(module)
 
 
-def test_missing_files_are_reported_in_a_sentence(
+def test_missing_files_are_reported_in_one_sentence(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -153,7 +152,7 @@ def test_missing_files_are_reported_in_a_sentence(
     one_sentence(error)
 
 
-def test_unknown_options() -> None:
+def test_unknown_dtypes_and_devices_are_refused() -> None:
     with pytest.raises(ModelError, match="dtype 'float12' is unknown"):
         resolve_dtype("float12", torch.device("cpu"))
     with pytest.raises(ModelError, match="unknown"):
@@ -166,23 +165,25 @@ def test_unknown_options() -> None:
         one_sentence(error)
 
 
-def test_positions_bound_the_length() -> None:
+def test_max_model_len_is_bounded_by_the_models_positions() -> None:
     with pytest.raises(ModelError, match="max_model_len 300 is over the 256 positions"):
         ModelRunner(from_module(tiny_model("llama")), 4, 16, 300)
 
 
-def test_facts_of_a_dense_model() -> None:
-    """Llama 32 wide, 3 layers: embedding and output 128 * 32 each; a layer q 32*32, k and v 32*16 each, o 32*32,
-    three 32*48, two norms of 32; one last norm: 31,456 parameters."""
+def test_facts_of_a_dense_model_are_counted() -> None:
+    """Embedding and output have 128 * 32 parameters each. A layer has q and o of 32 * 32, k and v of 32 * 16, three
+    matrices of 32 * 48, and two norms of 32. The last norm has 32.
+    """
     facts = from_module(tiny_model("llama")).facts
     assert facts.num_params == 2 * 4096 + 3 * (1024 + 512 + 512 + 1024 + 3 * 1536 + 64) + 32 == 31_456
     assert (facts.num_heads, facts.num_kv_heads, facts.head_dim, facts.v_head_dim) == (4, 2, 8, 8)
     assert facts.num_active_params is None and facts.architecture == "LlamaForCausalLM"
 
 
-def test_facts_of_unusual_models() -> None:
-    """DeepSeek-V3 caches expanded keys, 8 + 4 wide, and values 6 wide. Qwen3-MoE uses 2 of 4 experts, each three
-    matrices 32 * 16: per layer 2 * 1536 parameters of 4 * 1536 rest. Gemma 2 alternates windows."""
+def test_facts_of_latent_expert_and_windowed_models_are_read() -> None:
+    """DeepSeek-V3 has expanded keys of width 8 + 4 and values of width 6. Qwen3-MoE skips 2 of 4 experts per layer, of
+    three 32 * 16 matrices each. Gemma 2 alternates windows.
+    """
     deepseek = from_module(tiny_model("deepseek_v3")).facts
     assert (deepseek.num_kv_heads, deepseek.head_dim, deepseek.v_head_dim) == (4, 12, 6)
     moe = from_module(tiny_model("qwen3_moe")).facts
@@ -191,7 +192,7 @@ def test_facts_of_unusual_models() -> None:
     assert from_module(tiny_model("gemma2")).facts.sliding_windows == [5, None, 5]
 
 
-def test_rope_that_changes_with_length_ends_at_the_original_length() -> None:
+def test_dynamic_rope_bounds_the_length_at_the_original_positions() -> None:
     module = tiny_model("llama")
     module.config.rope_parameters = {
         "rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0, "original_max_position_embeddings": 64,
@@ -199,7 +200,7 @@ def test_rope_that_changes_with_length_ends_at_the_original_length() -> None:
     assert from_module(module).facts.max_position == 64
 
 
-def test_transposed_weights_keep_results_and_ties() -> None:
+def test_transposed_weights_preserve_results_and_ties() -> None:
     module = tiny_model("llama_tied")
     before = eager_forward(module, [3, 4, 5]).logits
     embedding = module.model.embed_tokens.weight.clone()
@@ -211,8 +212,9 @@ def test_transposed_weights_keep_results_and_ties() -> None:
 
 
 def test_only_norms_with_the_same_results_are_replaced() -> None:
-    """Llama: two norms a layer and a last one, w; Gemma: w + 1, four a layer; GPT-2 has layer norms; a norm that
-    merely is named like one stays."""
+    """Llama has two norms per layer and a last one, Gemma four per layer, and GPT-2 layer norms. Norms that compute
+    something else are not replaced.
+    """
     for family, count in (("llama", 7), ("gemma2", 13), ("gpt2", 0)):
         module = tiny_model(family)
         generator = torch.Generator().manual_seed(0)
@@ -237,8 +239,8 @@ def test_only_norms_with_the_same_results_are_replaced() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SHIPPED))
-def test_shipped_models_need_no_network_and_little_work(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two seconds on two cores are four of processor time, which other work on the machine does not change."""
+def test_shipped_models_load_quickly_without_network(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two seconds on two cores are four seconds of processor time, which does not depend on other load."""
     import socket
 
     def refuse(*args: object) -> None:
@@ -254,8 +256,7 @@ def test_shipped_models_need_no_network_and_little_work(name: str, monkeypatch: 
     assert model.tokenizer is not None and len(model.tokenizer.encode("春江潮水连海平，")) == 8
 
 
-def test_siblings_differ_in_their_kv_heads_alone() -> None:
-    """Bytes a token follow the KV heads: 8 : 2 : 1."""
+def test_sibling_models_differ_only_in_their_kv_heads() -> None:
     facts = {name: load_model(f"bundled-{name}", device="cpu").facts for name in ("mha", "gqa", "mqa")}
     assert [facts[name].num_kv_heads for name in ("mha", "gqa", "mqa")] == [8, 2, 1]
     same = {
@@ -267,8 +268,8 @@ def test_siblings_differ_in_their_kv_heads_alone() -> None:
         assert (SHIPPED[f"bundled-{name}"].folder / "model.safetensors").stat().st_size <= 3 * 1024**2
 
 
-def test_the_hybrid_keeps_keys_in_one_layer_and_a_state_in_two() -> None:
-    """Each state: 4 heads of 16 by 32 numbers, and 4 inputs of a convolution over 2 · 4 · 16 + 4 · 32 channels."""
+def test_the_hybrid_model_has_two_state_layers_and_one_key_layer() -> None:
+    """A state has 4 heads of 16 by 32 numbers, and 4 inputs of a convolution over 2 · 4 · 16 + 4 · 32 channels."""
     model = load_model("bundled-hybrid", device="cpu")
     facts, gqa = model.facts, load_model("bundled-gqa", device="cpu").facts
     assert facts.layer_kinds == ["state", "state", "keys"]
@@ -280,7 +281,7 @@ def test_the_hybrid_keeps_keys_in_one_layer_and_a_state_in_two() -> None:
 
 
 def test_measured_heads_are_part_of_the_facts(folder: Path, tmp_path: Path) -> None:
-    """The pattern to open on comes first; a model without measured heads has none."""
+    """The opening pattern comes first. A model without measured heads has an empty list."""
     assert load_model(str(folder), device="cpu").facts.heads == []
     copy = tmp_path / "measured"
     shutil.copytree(folder, copy)

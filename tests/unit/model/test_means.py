@@ -1,4 +1,4 @@
-"""Missing prerequisites of compiling are reported before anything is traced, in both processes."""
+"""Missing requirements of compiling are reported by both processes before the model is traced."""
 
 import shutil
 from pathlib import Path
@@ -16,7 +16,7 @@ from engine.system.cgroup import Memory
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """A machine with a C++ compiler and room for what it writes, where nothing was compiled before."""
+    """Simulate a machine with a C++ compiler and free disk space, on which nothing was compiled before."""
     compiler = tmp_path / "g++"
     compiler.touch(0o755)
     monkeypatch.setenv("CXX", str(compiler))
@@ -36,25 +36,25 @@ def full_disk(machine: pytest.MonkeyPatch) -> str:
     return "MiB free, compiling takes"
 
 
-def little_memory(machine: pytest.MonkeyPatch) -> str:
+def low_memory(machine: pytest.MonkeyPatch) -> str:
     machine.setattr(means, "memory", lambda: Memory(available=MEMORY - 1, total=MEMORY))
     return "MiB of memory are free, compiling takes"
 
 
-@pytest.mark.parametrize("lack", [no_compiler, full_disk, little_memory])
-def test_missing_requirements_are_one_sentence(machine: pytest.MonkeyPatch, lack) -> None:
-    begun: list[object] = []
-    machine.setattr(compiler_process, "CompilerProcess", begun.append)
+@pytest.mark.parametrize("limit", [no_compiler, full_disk, low_memory])
+def test_missing_requirements_prevent_compiling_with_one_sentence(machine: pytest.MonkeyPatch, limit) -> None:
+    started: list[object] = []
+    machine.setattr(compiler_process, "CompilerProcess", started.append)
     machine.setattr(compiler_process, "cores", lambda: 2)
-    machine.setattr(compiled, "compile_in_subprocess", begun.append)
-    machine.setattr(compiled, "_build", lambda *_: begun.append(None))
+    machine.setattr(compiled, "compile_in_subprocess", started.append)
+    machine.setattr(compiled, "_build", lambda *_: started.append(None))
     assert missing_requirement() == ""
     compiler_process.start_early("bundled", "auto", "cpu")
-    assert len(begun) == 1
-    begun.clear()
-    text = lack(machine)
+    assert len(started) == 1
+    started.clear()
+    text = limit(machine)
     assert text in missing_requirement()
     compiler_process.start_early("bundled", "auto", "cpu")
     with pytest.raises(CannotCompile, match=text.partition("+")[0]):
         compile_model(load_model("bundled", device="cpu"))
-    assert begun == []
+    assert started == []

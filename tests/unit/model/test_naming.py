@@ -23,9 +23,9 @@ def test_a_hub_name_is_unchanged() -> None:
     ]
 
 
-@pytest.mark.parametrize("given", ["/home/ada/models/tiny", "/home/ada/models/tiny/", "./tiny", "~/tiny", "a/b/tiny"])
-def test_a_path_is_named_by_its_last_part(given: str) -> None:
-    assert model_name(given) == "tiny"
+@pytest.mark.parametrize("path", ["/home/ada/models/tiny", "/home/ada/models/tiny/", "./tiny", "~/tiny", "a/b/tiny"])
+def test_a_path_is_named_by_its_last_part(path: str) -> None:
+    assert model_name(path) == "tiny"
 
 
 def test_a_folder_that_looks_like_a_hub_name_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def test_the_root_folder_is_named_model() -> None:
     assert model_name("/") == "model"
 
 
-def test_no_log_page_or_export_contains_the_models_path(
+def test_logs_pages_and_exports_do_not_contain_the_models_path(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "who-lives-here" / "tiny"

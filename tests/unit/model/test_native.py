@@ -1,4 +1,4 @@
-"""The C functions: figures of logits against torch's, and what happens without a compiler."""
+"""C functions for logits, compared with torch, and the behaviour without a compiler."""
 
 import logging
 import shutil
@@ -23,7 +23,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is
 @needs_compiler
 @pytest.mark.parametrize("width", [1, 15, 16, 63, 64, 65, 1000, 8192])
 @pytest.mark.parametrize("rows", [1, 5, 40])
-def test_figures_of_logits(rows: int, width: int) -> None:
+def test_native_logit_figures_equal_torchs(rows: int, width: int) -> None:
     logits = torch.randn((rows, width), generator=torch.Generator().manual_seed(width)) * 8
     count = min(20, width)
     total, found_ids, found_logprobs = build_logits().summarize(logits, count)
@@ -35,7 +35,7 @@ def test_figures_of_logits(rows: int, width: int) -> None:
 
 @needs_compiler
 def test_equal_logits_are_ordered_by_id() -> None:
-    """300 logits, 7 at 3, 64, 65 and 200, else 0: the zeros follow from the left."""
+    """Four of 300 logits are 7 and the others 0, which follow in the order of their ids."""
     logits = torch.zeros(1, 300)
     logits[0, [3, 64, 65, 200]] = 7
     _, ids, _ = build_logits().summarize(logits, 9)
@@ -44,8 +44,8 @@ def test_equal_logits_are_ordered_by_id() -> None:
 
 @needs_compiler
 @pytest.mark.parametrize("wrong", [float("nan"), float("-inf")])
-def test_logits_without_an_order_still_name_tokens(wrong: float) -> None:
-    """A model that overflowed: whatever is named, it is a token, each one once."""
+def test_invalid_logits_give_distinct_valid_token_ids(wrong: float) -> None:
+    """After an overflow in the model, logits can be NaN or infinite."""
     logits = torch.full((2, 200), wrong)
     logits[1, 77] = 1
     for ids in build_logits().summarize(logits, 70)[1]:
@@ -54,7 +54,7 @@ def test_logits_without_an_order_still_name_tokens(wrong: float) -> None:
 
 @needs_compiler
 @pytest.mark.parametrize("num_logprobs", [0, 5])
-def test_a_sampler_with_kernels_chooses_the_same(num_logprobs: int) -> None:
+def test_a_sampler_with_native_functions_gives_the_same_outputs(num_logprobs: int) -> None:
     logits = torch.randn((4, 8192), generator=torch.Generator().manual_seed(1))
     rows = [SamplingRow(SamplingParams(), None, [])] * 4
     plain, fast = Sampler(), Sampler()
@@ -67,7 +67,7 @@ def test_a_sampler_with_kernels_chooses_the_same(num_logprobs: int) -> None:
 
 
 @pytest.mark.parametrize("width", [64, 8192, 8190])
-def test_largest_by_groups(width: int) -> None:
+def test_grouped_topk_and_logsumexp_equal_torchs(width: int) -> None:
     logits = torch.randn((3, width), generator=torch.Generator().manual_seed(2))
     values, ids = _topk(logits, 6)
     expected = torch.topk(logits, 6)
@@ -89,16 +89,16 @@ def test_a_missing_compiler_is_reported_in_one_sentence(monkeypatch: pytest.Monk
 
 
 @needs_compiler
-def test_a_second_process_waits_for_the_same_functions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A server, its compiling process and that one's child need them at the same time at a first start."""
+def test_concurrent_builds_compile_the_functions_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """At a first start, a server, its compiling process and the child of that process need the functions at once."""
     compiled = list[Path]()
 
     def compile_slowly(names: tuple[str, ...], compiler: str, key: str) -> Any:
         compiled.append(tmp_path)
         time.sleep(0.2)
-        return whole(names, compiler, key)
+        return compile_functions(names, compiler, key)
 
-    whole = native._compiled
+    compile_functions = native._compiled
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(native, "_compiled", compile_slowly)
     with ThreadPoolExecutor(3) as pool:

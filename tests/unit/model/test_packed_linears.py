@@ -1,4 +1,4 @@
-"""Products with weights in panels, eager and compiled as the engine compiles them, against float64."""
+"""Products with packed weights, eager and compiled, compared with float64."""
 
 import copy
 import ctypes
@@ -26,12 +26,12 @@ from engine.model.packed_linears import (
 from tests.tiny_models import tiny_model
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
-# Both sides of every change of method: none, few rows, groups of up to 3, 4, 6, 8, 12 and 16, several of them.
+# Rows on both sides of every change of method: none, few rows, and groups of up to 3, 4, 6, 8, 12 and 16.
 ROWS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 31, 128, 129)
 
 
 class _Layers(nn.Module):
-    """K of one register and of several, odd too; 16 and 48 columns; a bias; 40 columns, which fill no panels."""
+    """Layers with odd widths, 16 and 48 columns, a bias, and 40 columns, which fill no panels."""
 
     def __init__(self, width: int = 25) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class _Layers(nn.Module):
 
 
 def _layers(weights: torch.dtype) -> tuple[nn.Module, nn.Module]:
-    """Packed ones, and the same in float64."""
+    """Return packed layers, and the same layers in float64."""
     torch.manual_seed(0)
     layers = _Layers(_width(weights)).requires_grad_(False)
     exact = copy.deepcopy(layers)
@@ -56,18 +56,18 @@ def _layers(weights: torch.dtype) -> tuple[nn.Module, nn.Module]:
 
 
 def _width(weights: torch.dtype) -> int:
-    """Return a width for `_Layers`; int4 takes whole groups of 32 alone."""
+    """Return a width for `_Layers`, which is a multiple of 32 for int4."""
     return 96 if weights == torch.uint8 else 25
 
 
 def _check(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
-    for one, wanted in zip(found, expected, strict=True):
-        torch.testing.assert_close(one.double(), wanted, rtol=1e-5, atol=2e-6)
+    for one, reference in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.double(), reference, rtol=1e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("weights", KINDS, ids=str)
 @pytest.mark.parametrize("rows", ROWS)
-def test_every_number_of_rows(rows: int, weights: torch.dtype) -> None:
+def test_products_of_any_number_of_rows_equal_float64(rows: int, weights: torch.dtype) -> None:
     layers, exact = _layers(weights)
     width = _width(weights)
     x = torch.randn(1, rows, width)
@@ -77,26 +77,25 @@ def test_every_number_of_rows(rows: int, weights: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("weights", KINDS, ids=str)
-def test_large_products_are_shared_by_cores(weights: torch.dtype) -> None:
-    """1024 x 800 weights are over the number from which other threads are woken; 200 rows pass them a slice of columns
-    at a time, 600 in several blocks. A row's sums do not depend on the number of threads, nor, where no scale is
-    applied between, on the rows beside it.
+def test_large_products_do_not_depend_on_the_number_of_threads(weights: torch.dtype) -> None:
+    """1024 x 800 weights are enough for several threads. 200 rows are computed in slices of columns and 600 rows in
+    several blocks. Sums of floating-point weights do not depend on the other rows either.
     """
     torch.manual_seed(0)
-    panels, most = packed(torch.randn(1024, 800), weights), torch.get_num_threads()
+    panels, max_threads = packed(torch.randn(1024, 800), weights), torch.get_num_threads()
     for rows in (1, 3, 20, 200, 300, 600):
         x = torch.randn(rows, 800)
         found = torch.ops.kvtheater.linear(x, panels)
         torch.testing.assert_close(found.double(), x.double() @ unpacked(panels).t().double(), rtol=1e-5, atol=2e-4)
         if rows > 3 and weights.is_floating_point:
             assert torch.equal(found[-4:], torch.ops.kvtheater.linear(x[-4:], panels))
-        for threads in (1, 3, 4, most):
+        for threads in (1, 3, 4, max_threads):
             torch.set_num_threads(threads)
             assert torch.equal(found, torch.ops.kvtheater.linear(x, panels))
 
 
-def test_bfloat16_weights_are_widened_without_a_loss() -> None:
-    """The same sums in the same order as of float32 weights with the same values: every bit is equal."""
+def test_bfloat16_weights_give_the_sums_of_float32_weights() -> None:
+    """Products with bfloat16 weights sum in the order of float32 weights, so every bit is equal."""
     torch.manual_seed(0)
     weight = torch.randn(64, 70).bfloat16().float()
     half = packed(weight, torch.bfloat16)
@@ -107,7 +106,7 @@ def test_bfloat16_weights_are_widened_without_a_loss() -> None:
 
 
 def test_int8_rounds_within_half_a_step() -> None:
-    """A step is the largest number of the column over 127; a column of zeros stays one."""
+    """A step is the largest number of the column divided by 127. A column of zeros stays zero."""
     torch.manual_seed(0)
     weight = torch.randn(32, 70) * torch.logspace(-3, 3, 32)[:, None]
     weight[5] = 0
@@ -119,7 +118,7 @@ def test_int8_rounds_within_half_a_step() -> None:
 
 
 def test_int4_rounds_within_half_a_step() -> None:
-    """A step is the largest number of 32 of a column over 8, rounded to bfloat16; 8 steps of the other sign are 7."""
+    """A step is the largest of 32 numbers divided by 8, rounded to bfloat16. Values of 8 steps are clamped to 7."""
     torch.manual_seed(0)
     weight = torch.randn(32, 96) * torch.logspace(-3, 3, 32)[:, None]
     weight[5, 32:64] = 0
@@ -150,14 +149,14 @@ def test_auto_dtype_is_bfloat16_if_that_is_lossless() -> None:
     other.down.weight[0, 0] = 0.1  # needs more bits
     assert pack_linears(other) == 2 and other.up.panels.dtype == torch.float32
     assert bytes_per_weight(other, torch.float32) is None
-    # of 25 * 48 and 50 * 16 weights 2 bytes each, of 16 * 40 and 48 biases 4
+    # 25 * 48 + 50 * 16 weights of 2 bytes, and 16 * 40 weights and 48 biases of 4
     assert bytes_per_weight(layers, torch.float32) == (2 * 2000 + 4 * 688) / 2688
 
 
 @pytest.mark.parametrize("family", ["llama", "llama_tied"])
 @pytest.mark.parametrize("weights", [torch.int8, torch.uint8], ids=str)
 def test_logits_and_embeddings_are_rounded_less_than_layers(weights: torch.dtype, family: str) -> None:
-    """bfloat16 beside int8, int8 beside int4; tied and untied, and the bytes are known before."""
+    """Embeddings and logits use bfloat16 with int8 layers, and int8 with int4 layers, of the predicted size."""
     module = tiny_model(family).requires_grad_(False)
     before = sum(parameter.nbytes for parameter in module.parameters()) + packed_bytes(module, weights)
     plain = module.model.embed_tokens.weight.clone()
@@ -173,9 +172,7 @@ def test_logits_and_embeddings_are_rounded_less_than_layers(weights: torch.dtype
 
 
 def test_plain_products_do_not_use_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inside the `with`, layers are computed independently of the kernel that they are compared with; those of another
-    module are not changed.
-    """
+    """Layers of the module are computed without the kernel, and those of other modules with it."""
     layers, exact = _layers(torch.uint8)
     others, _ = _layers(torch.uint8)
     x = torch.randn(1, 5, 96)
@@ -207,7 +204,7 @@ class _Kinds(nn.Module):
 
 
 @pytest.mark.slow
-def test_compiled() -> None:
+def test_compiled_products_equal_float64() -> None:
     torch.manual_seed(0)
     layers = _Kinds().requires_grad_(False)
     for i, kind in enumerate(KINDS):
@@ -241,7 +238,7 @@ def test_panels_unpack_to_the_weight() -> None:
 
 
 def test_packing_keeps_the_state_dict() -> None:
-    """Names, order and content: what is filed under a digest of the weights is found whatever their layout."""
+    """Names, order and content are preserved, so a digest of the weights does not depend on their layout."""
     layers = _Layers()
     before = {name: tensor.clone() for name, tensor in layers.state_dict().items()}
     assert pack_linears(layers) == 2
@@ -250,9 +247,8 @@ def test_packing_keeps_the_state_dict() -> None:
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-def test_a_tied_weight_is_held_once() -> None:
-    """Llama, 3 layers of 7 linear ones, and a head whose weight the embedding has: packed, each
-    number is in the panels, once."""
+def test_a_tied_weight_is_stored_once() -> None:
+    """The embedding and the head share their panels after packing."""
     module = tiny_model("llama_tied").requires_grad_(False)
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     count = sum(parameter.numel() for parameter in module.parameters())
@@ -269,7 +265,7 @@ def test_a_tied_weight_is_held_once() -> None:
 
 
 def _rows(panels: Tensor, ids: Tensor) -> Tensor | None:
-    """Return the result of the C function as compiled code gets it; None: an error."""
+    """Call the C function like compiled code, and return its result, or None after an error."""
     assert linear_kernel() is not None
     torch_c: Any = torch._C._aoti  # type: ignore[attr-defined]
     python, out = ctypes.pythonapi, ctypes.c_void_p()
@@ -277,10 +273,10 @@ def _rows(panels: Tensor, ids: Tensor) -> Tensor | None:
     python.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
     python.PyCapsule_New.restype = ctypes.py_object
     python.PyCapsule_New.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-    given = torch_c.unsafe_alloc_void_ptrs_from_tensors([panels, ids])
+    pointers = torch_c.unsafe_alloc_void_ptrs_from_tensors([panels, ids])
     function = ctypes.CDLL(None).aoti_torch_cpu_rows
-    failed = function(*(ctypes.c_void_p(python.PyCapsule_GetPointer(one, None)) for one in given), ctypes.byref(out))
-    torch_c.alloc_tensors_by_stealing_from_void_ptrs(given)  # and they are freed
+    failed = function(*(ctypes.c_void_p(python.PyCapsule_GetPointer(one, None)) for one in pointers), ctypes.byref(out))
+    torch_c.alloc_tensors_by_stealing_from_void_ptrs(pointers)  # frees them
     if out.value is None:
         return None
     found: Tensor = torch_c.alloc_tensor_by_stealing_from_void_ptr(python.PyCapsule_New(out, None, None))
@@ -288,8 +284,8 @@ def _rows(panels: Tensor, ids: Tensor) -> Tensor | None:
 
 
 @pytest.mark.parametrize("weights", [torch.float32, torch.bfloat16, torch.int8], ids=str)
-def test_compiled_code_reads_an_embeddings_rows_from_the_panels(weights: torch.dtype) -> None:
-    """Rows match for one id, for two dimensions, and over several cores; an invalid id is an error."""
+def test_embedding_rows_are_read_from_the_panels(weights: torch.dtype) -> None:
+    """Rows are equal for one id, for two dimensions, and over several cores. An invalid id is an error."""
     panels = packed(torch.randn(64, 50), weights)
     weight = unpacked(panels)
     for ids in (torch.tensor([[63]]), torch.tensor([[0, 16, 17], [63, 1, 0]]), torch.arange(5000) % 64):
@@ -312,7 +308,7 @@ def test_weights_are_not_packed_without_the_c_function(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("wrong", [torch.ones(3, 26), torch.ones(3, 25, dtype=torch.float64), torch.tensor(1.0)])
 def test_a_different_width_or_dtype_is_an_error(wrong: Tensor) -> None:
-    """The error is that of nn.Linear; the C function would silently read past the row, or misread its numbers."""
+    """Without the check, the C function would read past the row or misread its numbers."""
     layers, _ = _layers(torch.float32)
     with pytest.raises(ValueError, match=r"float32 \[\.\.\., 25\]"):
         layers.get_submodule("up")(wrong)

@@ -13,15 +13,15 @@ from engine.model.recompute import recompute_sequence
 from engine.trace.residual import ProjectionPart
 from tests.tiny_models import tiny_model
 
-ALONE = [5]  # a sequence of one token: at position 0 nothing is rotated
+ONE_TOKEN = [5]  # position 0 is not rotated
 PARTS: list[ProjectionPart] = ["q", "k", "v"]
 
 
 def differences(model: LoadedModel, parts: list[ProjectionPart]) -> list[float]:
-    """Return the largest difference of each head's projection from its captured vector, of all layers."""
+    """Return the largest difference between projection and captured vector for each head of all layers."""
     found = []
     for layer in range(model.facts.num_layers):
-        done = recompute_sequence(model, 0, ALONE, layer, None, residual=1)
+        done = recompute_sequence(model, 0, ONE_TOKEN, layer, None, residual=1)
         assert done.residual is not None
         reads, arrays = done.residual.vectors["attention_in"], done.layers[0]
         for part in parts:
@@ -38,24 +38,24 @@ def test_a_heads_projection_gives_its_captured_vector(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ["qwen3", "olmo2", "opt"])
-def test_a_norm_or_a_scale_after_it_is_not_part_of_the_projection(family: str) -> None:
+def test_a_later_norm_or_scale_is_not_part_of_the_projection(family: str) -> None:
     model = from_module(tiny_model(family))
     assert max(differences(model, ["v"])) < 1e-5 < max(differences(model, ["q"]))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16-weights", "int8-weights", "int4-weights"])
-def test_every_storage_form_of_weights_is_served(dtype: str) -> None:
+def test_projections_are_read_from_every_storage_form(dtype: str) -> None:
     assert max(differences(load_model("bundled", dtype=dtype), ["v"])) < 1e-4
 
 
 @pytest.mark.parametrize(("family", "part"), [("gpt_neox", "q"), ("deepseek_v3", "k")])
-def test_a_layer_without_such_a_matrix_is_refused(family: str, part: ProjectionPart) -> None:
+def test_a_layer_without_a_matrix_per_head_is_refused(family: str, part: ProjectionPart) -> None:
     with pytest.raises(ProjectionError, match=f"layer 1 has no separate matrix for a head's {part.upper()}"):
         projection_of(from_module(tiny_model(family)), 1, part, 0)
 
 
-def test_a_hybrid_counts_its_layers_with_keys() -> None:
-    """The rows are those of the layer's own module, however many layers without keys come before it."""
+def test_layers_of_a_hybrid_are_counted_among_those_with_keys() -> None:
+    """The rows equal those of the last module with keys, which follows layers without keys."""
     model = load_model("bundled-hybrid")
     last = [module for name, module in model.module.named_modules() if name.endswith("v_proj")][-1]
     weights = projection_of(model, model.facts.num_layers - 1, "v", 0)

@@ -1,4 +1,4 @@
-"""A conversation that is rendered from where it differs from an earlier one is rendered as a whole one is."""
+"""Rendering of a conversation from the first message that differs from an earlier one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -83,9 +83,9 @@ def template_of(source: str) -> ChatTemplate:
     return ChatTemplate(source, lambda text: [], lambda text: Tokens([], [], b""))
 
 
-def outcome(template: ChatTemplate, messages: list[dict[str, Any]], given: dict[str, Any]) -> str:
+def outcome(template: ChatTemplate, messages: list[dict[str, Any]], options: dict[str, Any]) -> str:
     try:
-        return template.render(messages, **given)
+        return template.render(messages, **options)
     except ValueError as error:
         return f"refused: {error}"
 
@@ -94,43 +94,43 @@ def outcome(template: ChatTemplate, messages: list[dict[str, Any]], given: dict[
 @given(SOURCES, CONVERSATIONS)
 @example(NAMESPACE + BEFORE[1] + "{% for m in messages %}" + INSIDE[6] + "{% endfor %}", [(0, [], True, TOOLS)] * 3)
 def test_a_resumed_rendering_equals_a_full_one(source: str, steps: Sequence[Any]) -> None:
-    """Each conversation keeps some messages of the one before, and has others behind them."""
+    """Each conversation continues a prefix of the previous one."""
     template, messages = template_of(source), list[dict[str, Any]]()
     earlier: Rendering | None = None
-    for kept, more, asks, tools in steps:
-        messages = [dict(one) for one in messages[:kept]] + more
-        given = {"add_generation_prompt": asks, "tools": tools}
-        whole = outcome(template, messages, given)
+    for num_kept, more, generates, tools in steps:
+        messages = [dict(one) for one in messages[:num_kept]] + more
+        options = {"add_generation_prompt": generates, "tools": tools}
+        expected = outcome(template, messages, options)
         try:
-            earlier = template.rendering(messages, given, earlier)
+            earlier = template.rendering(messages, options, earlier)
         except ValueError as error:
-            assert f"refused: {error}" == whole
+            assert f"refused: {error}" == expected
             earlier = None
         else:
-            assert earlier.text == whole
+            assert earlier.text == expected
 
 
 APPENDING = NAMESPACE + BEFORE[1] + BEFORE[3] + "{% for m in rest %}" + INSIDE[0] + INSIDE[6] + INSIDE[7] + INSIDE[4]
 APPENDING += "{% endfor %}" + AFTER[1]
 
 
-def test_only_new_messages_are_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_rendering_renders_only_new_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     template, messages = template_of(APPENDING), [{"role": "system", "content": "s"}]
     earlier: Rendering | None = None
     for turn in range(20):
         messages.append({"role": ("user", "assistant")[turn % 2], "content": f"{turn}"})
-        given: dict[str, Any] = {"add_generation_prompt": turn % 2 == 0, "tools": TOOLS}
-        whole = template.render(messages, **given)
+        options: dict[str, Any] = {"add_generation_prompt": turn % 2 == 0, "tools": TOOLS}
+        expected = template.render(messages, **options)
         if earlier is not None:
             resumable = resumed_template._resumable(APPENDING)
-            start = resumable.start(earlier, messages, {**given}) if resumable else None
+            start = resumable.start(earlier, messages, {**options}) if resumable else None
             assert start is not None and start.position >= turn - 2
             with monkeypatch.context() as patched:
-                patched.setattr(ChatTemplate, "_rendered", lambda *_: pytest.fail("it is rendered as a whole"))
-                earlier = template.rendering(messages, given, earlier)
+                patched.setattr(ChatTemplate, "_rendered", lambda *_: pytest.fail("all messages are rendered"))
+                earlier = template.rendering(messages, options, earlier)
         else:
-            earlier = template.rendering(messages, given, None)
-        assert earlier.text == whole
+            earlier = template.rendering(messages, options, None)
+        assert earlier.text == expected
 
 
 @pytest.mark.parametrize(
@@ -142,6 +142,6 @@ def test_only_new_messages_are_rendered(monkeypatch: pytest.MonkeyPatch) -> None
         "{% macro all() %}{% for m in messages %}{{ m.content }}{% endfor %}{% endmacro %}{{ all() }}",
     ],
 )
-def test_a_template_with_other_state_is_rendered_as_a_whole(source: str) -> None:
+def test_a_template_with_other_state_is_not_resumed(source: str) -> None:
     found = template_of(source).rendering([{"role": "user", "content": "a"}], {}, None)
     assert found.iterations == ()

@@ -1,4 +1,4 @@
-"""Distributions against their formulas, seeds, and independence of the batch."""
+"""Sampling: distributions, seeds, and independence of the batch."""
 
 import math
 import random
@@ -35,18 +35,18 @@ def close(found: torch.Tensor, expected: list[float]) -> None:
     assert found.tolist() == pytest.approx(expected, abs=1e-9)
 
 
-def test_temperature() -> None:
+def test_temperature_divides_the_logits() -> None:
     close(distribution(LOGITS, SamplingParams(temperature=0.5)), softmax([4, 2, 1, 0, -2, 2]))
 
 
-def test_top_k_keeps_ties_with_the_last() -> None:
+def test_top_k_keeps_ties_with_the_smallest_kept_logit() -> None:
     """The second largest logit is 1.0, and there are two of them."""
     low = -math.inf
     close(distribution(LOGITS, SamplingParams(temperature=1.0, top_k=2)), softmax([2, 1, low, low, low, 1]))
 
 
 def test_top_p_is_the_smallest_set_that_reaches_p() -> None:
-    """p: 0.5, 0.25, 0.15, 0.1. 0.6 needs the first two; 0.5 the first alone; 1.0 is off."""
+    """Of probabilities 0.5, 0.25, 0.15 and 0.1, p = 0.6 needs the first two."""
     logits = torch.tensor([0.5, 0.25, 0.15, 0.1], dtype=torch.float64).log()
     close(distribution(logits, SamplingParams(temperature=1.0, top_p=0.6)), [2 / 3, 1 / 3, 0, 0])
     close(distribution(logits, SamplingParams(temperature=1.0, top_p=0.01)), [1, 0, 0, 0])
@@ -56,7 +56,7 @@ def test_top_p_is_the_smallest_set_that_reaches_p() -> None:
 @pytest.mark.parametrize("scale", [0.0, 0.5, 4.0])
 @pytest.mark.parametrize("top_p", [0.3001, 0.9501, 0.9999])
 def test_top_p_over_a_large_vocabulary_equals_a_full_sort(scale: float, top_p: float) -> None:
-    """Flat and peaked distributions over 3000 tokens, with ties (logits in steps of a quarter)."""
+    """Distributions over 3000 tokens are flat or peaked and have ties, since logits are multiples of 0.25."""
     logits = (torch.randn(3000, generator=torch.Generator().manual_seed(0)) * scale * 4).round() / 4
     probs = torch.softmax(logits.double(), dim=0).tolist()
     kept, mass = set(), 0.0
@@ -75,27 +75,27 @@ def test_min_p_is_relative_to_the_most_probable() -> None:
     close(distribution(logits, SamplingParams(temperature=1.0, min_p=0.25)), [5 / 9, 2.5 / 9, 1.5 / 9, 0])
 
 
-def test_filters_follow_each_other() -> None:
-    """top_k 3 leaves 0.5, 0.25, 0.15, renormalised 0.556, 0.278, 0.167; top_p 0.8 then keeps two of them."""
+def test_top_p_applies_to_the_distribution_after_top_k() -> None:
+    """top_k 3 leaves 0.556, 0.278 and 0.167 after normalization, of which top_p 0.8 keeps two."""
     logits = torch.tensor([0.5, 0.25, 0.15, 0.1], dtype=torch.float64).log()
     close(distribution(logits, SamplingParams(temperature=1.0, top_k=3, top_p=0.8)), [2 / 3, 1 / 3, 0, 0])
 
 
-def test_repetition_penalty() -> None:
-    """Positive logits of seen tokens are divided, negative ones multiplied; repeats count once."""
+def test_repetition_penalty_weakens_seen_tokens_once() -> None:
+    """Positive logits of seen tokens are divided and negative ones multiplied."""
     [found] = adjust(LOGITS[None], [row(token_ids=(0, 4, 0), repetition_penalty=2.0)], HostCopies())
     assert found.tolist() == [1.0, 1.0, 0.5, 0.0, -2.0, 1.0]
     assert LOGITS[0] == 2.0
 
 
-def test_penalty_also_moves_greedy() -> None:
+def test_repetition_penalty_applies_to_greedy_sampling() -> None:
     sampler = Sampler()
     assert sampler.sample(LOGITS[None], [row()])[0].token_id == 0
     assert sampler.sample(LOGITS[None], [row(token_ids=(0,), repetition_penalty=4.0)])[0].token_id in (1, 5)
 
 
 def test_draws_follow_the_distribution() -> None:
-    """20,000 draws: each frequency within 4.5 standard deviations."""
+    """Each frequency of 20,000 draws is within 4.5 standard deviations."""
     probs = distribution(LOGITS, SamplingParams(temperature=1.0))
     generator = make_generator(3)
     count = 20_000
@@ -111,20 +111,20 @@ def test_impossible_tokens_are_never_drawn() -> None:
     assert choosing.draw(probs.expand(6, -1), uniform).tolist() == [1, 1, 1, 3, 3, 3]
 
 
-def test_same_seed_same_tokens_whatever_the_batch() -> None:
+def test_seeded_draws_do_not_depend_on_the_batch() -> None:
     sampler = Sampler()
     logits = torch.randn((4, 50), generator=torch.Generator().manual_seed(1))
-    alone = []
+    tokens = []
     generator = make_generator(7)
     for _ in range(20):
         single = SamplingRow(SamplingParams(temperature=1.0), generator, [])
-        alone.append(sampler.sample(logits[2:3], [single])[0].token_id)
+        tokens.append(sampler.sample(logits[2:3], [single])[0].token_id)
     shared = []
     rows = [row(seed=1, temperature=0.7), row(), row(seed=7, temperature=1.0), row(seed=9, temperature=2.0, top_k=5)]
     for _ in range(20):
         shared.append(sampler.sample(logits, rows)[2].token_id)
-    assert alone == shared
-    assert len(set(alone)) > 3
+    assert tokens == shared
+    assert len(set(tokens)) > 3
 
 
 def test_logprobs_are_of_the_raw_distribution() -> None:
@@ -136,16 +136,16 @@ def test_logprobs_are_of_the_raw_distribution() -> None:
         assert sampled.top_logprobs == pytest.approx([float(expected[token]) for token in sampled.top_ids], abs=1e-6)
 
 
-def test_more_alternatives_than_tokens() -> None:
+def test_num_logprobs_is_limited_to_the_vocabulary() -> None:
     assert len(Sampler().sample(LOGITS[None], [row()], num_logprobs=20)[0].top_ids) == 6
     assert Sampler().sample(LOGITS[None], [row()])[0].top_ids == []
     assert Sampler().sample(torch.empty((0, 6)), []) == []
 
 
 @pytest.mark.parametrize("kernels", [None, logit_kernels()], ids=["torch", "c"])
-def test_a_row_has_one_set_of_figures_for_every_request(kernels: LogitKernels | None) -> None:
-    """Greedy, drawn, settled from outside, scored, offered to a beam; alone, among others, or a strided view of more:
-    the log probability of a token is one number.
+def test_a_tokens_logprob_does_not_depend_on_how_it_is_computed(kernels: LogitKernels | None) -> None:
+    """The token is greedy, drawn, chosen, scored or offered to a beam, in rows of a batch, a single row or a strided
+    view.
     """
     sampler = Sampler(kernels)
     logits = torch.randn((7, 200), generator=torch.Generator().manual_seed(2)) * 3
@@ -165,7 +165,7 @@ def test_a_row_has_one_set_of_figures_for_every_request(kernels: LogitKernels | 
     assert [adjusted for _, adjusted, _ in offers] == [raw for *_, raw in offers] == best.top_logprobs
 
 
-def test_a_fixed_token_overrides_but_still_consumes_the_draw() -> None:
+def test_a_chosen_token_overrides_and_consumes_the_draw() -> None:
     sampler, logits = Sampler(), torch.zeros((1, 50))
     free, ruled = row(seed=5, temperature=1.0), row(seed=5, temperature=1.0)
     draws = [sampler.sample(logits, [free])[0] for _ in range(3)]
@@ -177,7 +177,7 @@ def test_a_fixed_token_overrides_but_still_consumes_the_draw() -> None:
 
 
 def any_row(index: int, width: int) -> SamplingRow:
-    """A row that asks for a mixture of everything."""
+    """Return a row with a random mixture of sampling parameters."""
     rng = random.Random(index)
     bias = {rng.randrange(width): rng.choice([-100.0, 5.0]) for _ in range(rng.choice([0, 0, 3]))}
     params = SamplingParams(
@@ -193,7 +193,7 @@ def any_row(index: int, width: int) -> SamplingRow:
 
 
 class NoWaiting(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Fails at what a device would be waited for."""
+    """Mode that fails on operations that wait for the device."""
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         name = function.overloadpacket._qualified_op_name
@@ -213,7 +213,7 @@ def as_on_a_device(monkeypatch: pytest.MonkeyPatch) -> tuple[CudaCopies, FakeCud
     read = torch.Tensor.tolist
 
     def tolist(tensor: torch.Tensor) -> object:
-        assert cuda.waited, "read before it has arrived"
+        assert cuda.waited, "read before the copy has finished"
         return read(tensor)
 
     monkeypatch.setattr(torch.Tensor, "tolist", tolist)
@@ -225,19 +225,19 @@ def as_on_a_device(monkeypatch: pytest.MonkeyPatch) -> tuple[CudaCopies, FakeCud
 def test_batched_sampling_equals_sampling_each_row(
     width: int, on_device: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sampling a batch equals sampling each row alone, on the host and with the device's code."""
+    """Batches are sampled on the host and with the device's code."""
     logits = torch.randn((40, width), generator=torch.Generator().manual_seed(width)) * 3
     logits[::3] = (logits[::3] * 2).round() / 2  # ties
-    alone = [int(choose(logits[i : i + 1], [any_row(i, width)], HostCopies())[0]) for i in range(40)]
+    single = [int(choose(logits[i : i + 1], [any_row(i, width)], HostCopies())[0]) for i in range(40)]
     copies = as_on_a_device(monkeypatch)[0] if on_device else HostCopies()
     together = choose(logits, [any_row(i, width) for i in range(40)], copies)
-    assert [int(token) for token in together] == alone
-    assert len(set(alone)) > 3
+    assert [int(token) for token in together] == single
+    assert len(set(single)) > 3
 
 
 @pytest.mark.parametrize("settled", [None, {3: 5}])
 def test_a_step_waits_for_the_device_once(settled: dict[int, int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The step waits only for the one copy of everything that is reported, whatever rows request."""
+    """The step waits only for one copy of all reported numbers."""
     logits = torch.randn((12, 130), generator=torch.Generator().manual_seed(5))
     expected = Sampler().sample(logits, [any_row(i, 130) for i in range(12)], 4, settled)
     copies, cuda = as_on_a_device(monkeypatch)

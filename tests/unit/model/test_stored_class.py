@@ -1,4 +1,4 @@
-"""Checkpoints in half precision: their linear layers stay as the files have them until they are packed."""
+"""Checkpoints in half precision, whose linear layers keep the dtype of the file until they are packed."""
 
 import shutil
 from pathlib import Path
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no 
 
 
 def _load(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, dict[str, torch.dtype]]:
-    """Return the model, and the dtypes of its parameters before they were packed."""
+    """Return the model, and the dtypes of its parameters before packing."""
     before: dict[str, torch.dtype] = {}
 
     def packing(module: nn.Module, *args: Any) -> int:
@@ -32,10 +32,10 @@ def _load(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, dict[str,
 
 @pytest.mark.parametrize("family", ["llama", "llama_tied", "qwen2", "gpt2", "gemma3"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_compressed_weights_compute_like_float32(
+def test_half_precision_weights_compute_like_float32(
     family: str, dtype: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Untied and tied, with biases, without linear layers, and with an embedding that scales."""
+    """The models have untied or tied weights, biases, no linear layers, or a scaled embedding."""
     plain = tiny_model(family).to(dtype)
     plain.save_pretrained(tmp_path)
     tiny_tokenizer().save_pretrained(tmp_path)

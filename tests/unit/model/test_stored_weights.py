@@ -1,4 +1,4 @@
-"""Checkpoints whose weights are quantized: served, expanded with both sizes said, or refused; never in silence."""
+"""Checkpoints with quantized weights, which are served as stored, expanded with a message, or refused."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests.tiny_models import tiny_config, tiny_model, tiny_tokenizer
 
 
 @pytest.mark.parametrize("form", quantized_files.FORMS)
-def test_expanded_weights_equal_the_quantized_ones(form: str, tmp_path: Path) -> None:
+def test_expanded_weights_give_the_logits_of_the_quantized_ones(form: str, tmp_path: Path) -> None:
     plain = quantized_files.write(form, tmp_path)
     model = load_model(str(tmp_path), dtype="float32", device="cpu")
     sequences = {seq: random_prompt(length, 100, seq) for seq, length in {5: 14, 9: 18, 2: 11}.items()}
@@ -41,13 +41,13 @@ def test_expanded_weights_equal_the_quantized_ones(form: str, tmp_path: Path) ->
     assert str(model.stored).endswith("of float32") and f"in {form}, expanded to" in str(model.stored)
 
 
-def test_weights_that_do_not_fit_expanded_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Small(Allocator):
+def test_expanded_weights_that_exceed_the_memory_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class SmallAllocator(Allocator):
         def memory(self, device: torch.device) -> DeviceMemory:
             return DeviceMemory(1 << 10, 1 << 20)
 
     quantized_files.write("fp8", tmp_path)
-    monkeypatch.setattr(device, "ALLOCATOR", Small())
+    monkeypatch.setattr(device, "ALLOCATOR", SmallAllocator())
     with pytest.raises(ModelError, match=r"in fp8 \(0 MiB\).* expanded on cpu: to 0 MiB of float32, and 0 MiB of 1"):
         load_model(str(tmp_path), device="cpu")
 
@@ -72,7 +72,7 @@ AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, 
 def test_unsupported_weights_are_refused_before_loading(
     quantization: dict[str, Any], reason: str, tmp_path: Path
 ) -> None:
-    """The folder has a file of weights that are not the model's."""
+    """The weight file does not belong to the model."""
     config = tiny_config("qwen2").to_dict() | {"quantization_config": quantization}
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     save_file({"none": torch.zeros(3 << 20, dtype=torch.uint8)}, tmp_path / "model.safetensors")
@@ -85,14 +85,14 @@ def test_unsupported_weights_are_refused_before_loading(
 def test_quantization_in_a_separate_file_is_found(tmp_path: Path) -> None:
     tiny_model("llama").save_pretrained(tmp_path)
     tiny_tokenizer().save_pretrained(tmp_path)
-    beside = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
-    (tmp_path / "hf_quant_config.json").write_text(json.dumps(beside), encoding="utf-8")
+    config = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(config), encoding="utf-8")
     with pytest.raises(ModelError, match="in modelopt"):
         load_model(str(tmp_path), device="cpu")
 
 
 class Int8Linear(nn.Module):
-    """A linear layer of int8 weights, as a method's package would bring it."""
+    """Linear layer with int8 weights, like those of a quantization package."""
 
     def __init__(self, rows: int, columns: int) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ class Int8Quantizer(HfQuantizer):  # type: ignore[misc]
         return True
 
 
-def test_weights_with_kernels_are_served_as_stored(tmp_path: Path) -> None:
+def test_quantized_weights_with_kernels_are_served_as_stored(tmp_path: Path) -> None:
     plain = tiny_model("llama")
     num_params = sum(parameter.numel() for parameter in plain.parameters())
     Int8Quantizer(Int8Config())._process_model_before_weight_loading(plain)

@@ -1,4 +1,4 @@
-"""Chat templates that only append, and one for each way of not doing so."""
+"""Check of chat templates: append-only ones, and one for each way of breaking the prefix."""
 
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ APPENDING = {
     "brackets": LOOP + "{% if m.role == 'user' %}[INST]" + TEXT + "[/INST]{% else %}" + TEXT + "</s>{% endif %}" + END,
     "it refuses tools": "{% if tools %}{{ raise_exception('no tools') }}{% endif %}" + LOOP + OPEN + TEXT + END + ASK,
 }  # fmt: skip
-# of each: a case that breaks, how many answers back, what avoids it
+# source, name of a breaking case, number of turns back, setting that avoids it
 BREAKING: dict[str, tuple[str, str, int, str]] = {
     "an empty thought in the last answer alone": (
         LOOP + OPEN + TEXT + CLOSE + END + ASK
@@ -91,10 +91,8 @@ def template_of(source: str, tokenizer: Any) -> ChatTemplate:
 
 
 @pytest.mark.parametrize("name", APPENDING)
-def test_append_only_templates_pass(name: str, tokenizer: Any) -> None:
-    """The template appends in every case but the one in which the client removes a message; a refusal does not count
-    against it.
-    """
+def test_append_only_templates_pass_every_case(name: str, tokenizer: Any) -> None:
+    """Cases in which the client removes a message, and refusals, do not count against a template."""
     found = checked(APPENDING[name], tokenizer)
     refused = {"tools"} if "refuses" in name else set()
     assert {case for case, one in found.items() if one.verdict == "refused"} == refused, found
@@ -104,7 +102,7 @@ def test_append_only_templates_pass(name: str, tokenizer: Any) -> None:
 
 
 @pytest.mark.parametrize("name", BREAKING)
-def test_breaking_templates_are_reported_with_the_place(name: str, tokenizer: Any) -> None:
+def test_breaking_templates_are_reported_with_the_position(name: str, tokenizer: Any) -> None:
     source, case, turns_back, avoided_by = BREAKING[name]
     found = checked(source, tokenizer)[case]
     assert found.verdict == "breaks" and found.first is not None
@@ -114,8 +112,8 @@ def test_breaking_templates_are_reported_with_the_place(name: str, tokenizer: An
     assert found.first.rendered.startswith(before + "|") and not found.first.rendered.endswith("|" + after)
 
 
-def test_the_verdict_is_what_the_engine_then_hits(tokenizer: Any) -> None:
-    """A prompt hits as far as it equals the cached one, except its last token, with blocks of one token."""
+def test_the_verdict_predicts_the_engines_hits(tokenizer: Any) -> None:
+    """With blocks of one token, a prompt hits the common prefix with the cached one, except its last token."""
     config = EngineConfig(block_size=1, num_blocks=4096, num_logprobs=0, enforce_eager=True)
     model = load_model("bundled", dtype="float32", device="cpu")
     sampling = SamplingParams(max_tokens=1, ignore_eos=True)
@@ -138,13 +136,12 @@ def test_the_verdict_is_what_the_engine_then_hits(tokenizer: Any) -> None:
         assert hit == (found.first.token if found.first is not None else len(held))
 
 
-def test_a_file_without_template_is_recognized(tmp_path: Path) -> None:
-    """Rather than a template that refuses everything."""
+def test_a_template_with_a_syntax_error_is_refused_with_the_line(tmp_path: Path) -> None:
     (tmp_path / "t.jinja").write_text("{% for m in messages %}\n{% endfo %}")
     with pytest.raises(ValueError, match=r"^line 2: "):
         open_template(str(tmp_path / "t.jinja"))
 
 
-def test_a_shipped_model_is_found_by_its_name() -> None:
+def test_a_shipped_model_without_a_template_is_reported() -> None:
     with pytest.raises(NoChatTemplateError, match="it has no chat template"):
         open_template("bundled-mha")

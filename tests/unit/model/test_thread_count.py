@@ -1,4 +1,4 @@
-"""Threads of forward passes: fewer while other programs use the cores, all of them again afterwards."""
+"""Number of threads of forward passes, which is reduced while other programs use the cores."""
 
 from collections.abc import Iterator
 
@@ -10,14 +10,14 @@ from engine.model.thread_count import ThreadCount
 
 
 class Passes:
-    """Forward passes on cores that another program uses, of which `free` are left: with more threads they crawl."""
+    """Simulated forward passes, which are slow with more threads than `free` cores."""
 
     def __init__(self) -> None:
         self.now, self.free = 0.0, 8
         self.threads = ThreadCount(lambda: self.now)
 
     def run(self, seconds: float) -> list[int]:
-        """Return the threads of each pass, in order without repetition."""
+        """Return the thread counts of the passes in order, without repetition."""
         end, found = self.now + seconds, list[int]()
         while self.now < end:
             count = self.threads.choose()
@@ -39,32 +39,32 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Passes]:
     torch.set_num_threads(before)
 
 
-def test_all_threads_while_the_cores_are_free(passes: Passes) -> None:
+def test_all_threads_are_used_while_the_cores_are_free(passes: Passes) -> None:
     assert passes.run(10) == [8]
 
 
 @pytest.mark.parametrize("free", [1, 3, 6])
-def test_busy_cores_reduce_threads_for_a_while(passes: Passes, free: int) -> None:
-    """Trials of more threads become rare: of an hour they take less than 2 %."""
+def test_busy_cores_reduce_the_threads_with_rare_retries(passes: Passes, free: int) -> None:
+    """Retries with more threads take less than 2 % of an hour."""
     passes.free = free
     passes.run(1)
     assert passes.threads.count == max(count for count in (1, 2, 4) if count <= free)
     passes.run(60)
-    crawled, begin = 0.0, passes.now
+    slow_seconds, begin = 0.0, passes.now
     while passes.now < begin + 3600:
         before = passes.now
         passes.run(0.001)
-        crawled += passes.now - before if passes.now - before > 0.1 else 0
-    assert 0 < crawled < 0.02 * 3600
+        slow_seconds += passes.now - before if passes.now - before > 0.1 else 0
+    assert 0 < slow_seconds < 0.02 * 3600
     passes.free = 8
     assert passes.run(2 * thread_count.RETRIES[1])[-1] == 8
     passes.free = free
     passes.run(1)
     passes.free = 8
-    assert passes.run(2 * thread_count.RETRIES[0])[-1] == 8  # the first trial comes soon again
+    assert passes.run(2 * thread_count.RETRIES[0])[-1] == 8  # the first retry comes early again
 
 
-def test_thread_counts_stay_if_threads_sleep_at_once(passes: Passes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_thread_count_stays_if_idle_threads_sleep(passes: Passes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_count, "IS_PASSIVE", True)
     passes.free = 1
     assert passes.run(10) == [8]

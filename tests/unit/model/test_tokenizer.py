@@ -1,4 +1,4 @@
-"""Exact bytes of tokens, and text from bytes as they come."""
+"""Bytes of tokens, and incremental decoding of bytes to text."""
 
 from tokenizers import AddedToken, decoders, models
 from tokenizers import Tokenizer as Backend
@@ -9,7 +9,7 @@ from engine.model.tokenizer import Tokenizer, normalize_prompt
 from tests.tiny_models import byte_level_tokenizer, tiny_tokenizer
 
 
-def test_every_byte_of_the_byte_level_table() -> None:
+def test_every_byte_has_a_byte_level_token() -> None:
     tokenizer = Tokenizer(byte_level_tokenizer())
     assert sorted(tokenizer.token_bytes(index) for index in range(256)) == [bytes([byte]) for byte in range(256)]
 
@@ -20,13 +20,13 @@ def test_byte_level_text_round_trips() -> None:
     assert b"".join(tokenizer.token_bytes(index) for index in tokenizer.encode(text)) == text.encode()
 
 
-def test_byte_fallback_and_whole_characters() -> None:
+def test_characters_outside_the_vocabulary_are_encoded_as_bytes() -> None:
     tokenizer = Tokenizer(tiny_tokenizer())
     pieces = [tokenizer.token_bytes(index) for index in tokenizer.encode("春江é")]
     assert pieces == ["春".encode(), "江".encode(), b"\xc3", b"\xa9"]
 
 
-def test_special_tokens_are_marked_and_named() -> None:
+def test_special_tokens_have_names_and_no_text() -> None:
     tokenizer = Tokenizer(tiny_tokenizer(), eos_token_id=[2, 5])
     assert [tokenizer.text_bytes(index) for index in range(3)] == [b"", b"", b""]
     assert tokenizer.token_bytes(2) == b"</s>"
@@ -34,8 +34,8 @@ def test_special_tokens_are_marked_and_named() -> None:
     assert tokenizer.vocab_size == 128 and tokenizer.token_bytes(500) == b""
 
 
-def test_sentencepiece_spaces() -> None:
-    """▁ is a space where the decoder says so; an added token is literal."""
+def test_sentencepiece_spaces_are_decoded_except_in_added_tokens() -> None:
+    """▁ is a space if the decoder replaces it. Added tokens are literal."""
     backend = Backend(models.BPE(vocab={"▁a": 0, "b": 1, "<0xE6>": 2}, merges=[], byte_fallback=True))
     backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
     backend.add_tokens([AddedToken("▁x", special=False)])
@@ -49,7 +49,7 @@ def test_prompts_get_full_width_punctuation_after_cjk_only() -> None:
     assert normalize_prompt("平,,x") == "平，，x"
 
 
-def test_characters_split_over_bytes() -> None:
+def test_characters_are_shown_with_their_last_byte() -> None:
     detokenizer = IncrementalDetokenizer()
     text = "春👩‍🚀é"
     parts = [detokenizer.feed(bytes([byte])) for byte in text.encode()]
@@ -58,7 +58,7 @@ def test_characters_split_over_bytes() -> None:
     assert detokenizer.finish() == ""
 
 
-def test_an_unfinished_character_shows_only_at_the_end() -> None:
+def test_an_incomplete_character_is_shown_only_at_the_end() -> None:
     detokenizer = IncrementalDetokenizer()
     assert detokenizer.feed("海".encode()[:2]) == ""
     assert detokenizer.finish() == "\ufffd"

@@ -1,4 +1,4 @@
-"""A thread that serves while another one traces never meets the tracer."""
+"""Tracing on one thread does not affect threads that serve."""
 
 import threading
 from typing import Any
@@ -10,12 +10,12 @@ from torch.fx import Tracer, symbolic_trace
 from engine.model.tracing_thread import limit_tracing_to_its_thread
 
 
-def test_modules_are_themselves_on_every_other_thread() -> None:
+def test_tracing_does_not_affect_modules_on_other_threads() -> None:
     limit_tracing_to_its_thread()
     limit_tracing_to_its_thread()
     inside, done = threading.Event(), threading.Event()
 
-    class Slow(nn.Module):
+    class SlowModule(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.linear = nn.Linear(2, 2)
@@ -26,7 +26,7 @@ def test_modules_are_themselves_on_every_other_thread() -> None:
             return self.linear(x)
 
     graphs: list[Any] = []
-    thread = threading.Thread(target=lambda: graphs.append(Tracer().trace(Slow())))
+    thread = threading.Thread(target=lambda: graphs.append(Tracer().trace(SlowModule())))
     thread.start()
     assert inside.wait(10)
     served = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
@@ -36,5 +36,5 @@ def test_modules_are_themselves_on_every_other_thread() -> None:
         done.set()
         thread.join()
     calls = [node for graph in graphs for node in graph.nodes if node.op == "call_module"]
-    assert [node.target for node in calls] == ["linear"], "and the graph holds what was traced, nothing else"
+    assert [node.target for node in calls] == ["linear"], "only traced calls are in the graph"
     assert symbolic_trace(served).code

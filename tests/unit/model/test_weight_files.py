@@ -1,4 +1,4 @@
-"""Damaged downloads of models are refused by what is wrong with them, before any library reads them."""
+"""Damaged downloads of models are refused with the reason before any library reads them."""
 
 from pathlib import Path
 
@@ -16,8 +16,8 @@ PAGE = b"\n<!DOCTYPE html><html><head><title>Access denied</title></head></html>
 
 
 @pytest.fixture(scope="module", params=["GGUF", "safetensors"])
-def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the file of a model's weights in one of the forms."""
+def weights(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a model's weight file in GGUF or safetensors."""
     folder = tmp_path_factory.mktemp("whole")
     if request.param == "safetensors":
         tiny_model("llama").save_pretrained(folder)
@@ -26,9 +26,9 @@ def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return folder / "tiny.gguf"
 
 
-def test_a_damaged_file_is_refused_by_what_is_wrong(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data, is_gguf = whole.read_bytes(), whole.suffix == ".gguf"
-    name, form = (whole, "GGUF") if is_gguf else (whole.parent, "safetensors")
+def test_a_damaged_file_is_refused_with_the_reason(weights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, is_gguf = weights.read_bytes(), weights.suffix == ".gguf"
+    name, form = (weights, "GGUF") if is_gguf else (weights.parent, "safetensors")
     model_files(str(name))
     size = f"{len(data):,}"
     header_ends = r" ends within its header, after 100 bytes: .* download it again$"
@@ -42,16 +42,16 @@ def test_a_damaged_file_is_refused_by_what_is_wrong(whole: Path, capsys: pytest.
         b"PK\3\4" + bytes(500): rf" is not a readable {form} file \(it begins with 'PK",
         b"GGUF\3\0\0\0" + b"\xff" * 500: " ends within its header" if is_gguf else " is not a safetensors file",
     }.items():
-        whole.write_bytes(content)
-        with pytest.raises(ModelError, match=f"{whole.name}{expected}"):
+        weights.write_bytes(content)
+        with pytest.raises(ModelError, match=f"{weights.name}{expected}"):
             model_files(str(name))
         if is_gguf:
-            with pytest.raises(ModelError, match=f"{whole.name}{expected}"):
+            with pytest.raises(ModelError, match=f"{weights.name}{expected}"):
                 open_encoder(str(name))
     assert main(["generate", "ab", "--model", str(name)]) == 2
-    assert f"{whole.name} " in capsys.readouterr().err
+    assert f"{weights.name} " in capsys.readouterr().err
     if not is_gguf:
-        (whole.parent / "tokenizer.json").write_bytes(POINTER)
+        (weights.parent / "tokenizer.json").write_bytes(POINTER)
         with pytest.raises(ModelError, match=r"tokenizer\.json is a Git LFS pointer"):
             model_files(str(name))
-    whole.write_bytes(data)
+    weights.write_bytes(data)

@@ -26,7 +26,7 @@ def page(running: float, num_blocks: int = 512, hits: float = 0, queries: float 
 
 
 class MetricsServer:
-    """`text`: the next response; `broken`: the response is cut in the middle."""
+    """Server that responds with `text`, or closes the connection early if it is `broken`."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -36,7 +36,7 @@ class MetricsServer:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 if owner.broken:
-                    self.wfile.write(b"HTTP")  # and the end
+                    self.wfile.write(b"HTTP")
                     return
                 body = {"/metrics": owner.text, "/version": '{"version":"0.32.0"}'}.get(self.path)
                 self.send_response(404 if body is None else 200)

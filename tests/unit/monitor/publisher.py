@@ -1,4 +1,4 @@
-"""Publisher like vLLM's, for tests: PUB and ROUTER on 127.0.0.1, numbered messages, a bounded buffer."""
+"""Publisher like vLLM's, with PUB and ROUTER sockets, numbered messages, and a bounded buffer."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ Shape = Literal["pair", "topic"]
 
 
 class Publisher:
-    """Lifetime of a server. `withheld`: numbers that are buffered and not published, as if they were dropped."""
+    """Publisher of one server run. Messages with numbers in `withheld` are buffered and not published."""
 
     def __init__(self, ports: tuple[int, int] = (0, 0), buffer: int = 10_000, shape: Shape = "pair") -> None:
         self._context = zmq.Context()
         self._pub: zmq.Socket[bytes] = self._context.socket(zmq.PUB)
         self._router: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
-        for made in (self._pub, self._router):
-            made.setsockopt(zmq.LINGER, 0)
+        for sock in (self._pub, self._router):
+            sock.setsockopt(zmq.LINGER, 0)
         self.ports = (_bind(self._pub, ports[0]), _bind(self._router, ports[1]))
         self._buffer: deque[tuple[int, bytes]] = deque(maxlen=buffer)
         self._shape = shape
         self.withheld: set[int] = set()
-        self.silent = False  # no answer to replays
-        self.asked: list[int] = []
+        self.silent = False  # whether replay requests are ignored
+
         self._next = 0
         self._lock = threading.Lock()
         self._over = threading.Event()
@@ -43,7 +43,7 @@ class Publisher:
         return f"tcp://127.0.0.1:{self.ports[1]}"
 
     def publish(self, payload: bytes) -> int:
-        """Returns its number."""
+        """Publish a message and return its number."""
         with self._lock:
             number, self._next = self._next, self._next + 1
             self._buffer.append((number, payload))
@@ -73,20 +73,20 @@ class Publisher:
                 continue
             client, _, first = self._router.recv_multipart()
             start = int.from_bytes(first, "big")
-            self.asked.append(start)
+
             if self.silent:
                 continue
             with self._lock:
-                kept = [one for one in self._buffer if one[0] >= start]
+                messages = [one for one in self._buffer if one[0] >= start]
             topic = [b"kv-events"] if self._shape == "topic" else []
-            for number, payload in kept:
+            for number, payload in messages:
                 self._router.send_multipart([client, b"", *topic, number.to_bytes(8, "big"), payload])
             self._router.send_multipart([client, b"", *topic, END, b""])
 
 
-def _bind(made: zmq.Socket[bytes], port: int) -> int:
-    made.bind(f"tcp://127.0.0.1:{port or '*'}")
-    endpoint = made.getsockopt_string(zmq.LAST_ENDPOINT)
+def _bind(sock: zmq.Socket[bytes], port: int) -> int:
+    sock.bind(f"tcp://127.0.0.1:{port or '*'}")
+    endpoint = sock.getsockopt_string(zmq.LAST_ENDPOINT)
     return int(endpoint.rpartition(":")[2])
 
 

@@ -1,4 +1,4 @@
-"""An attachment gets the pool's size, the version, and numbers each second from the metrics; and its ends."""
+"""Attachments read the pool's size, the version and numbers from the metrics."""
 
 import errno
 
@@ -13,12 +13,12 @@ from tests.unit.monitor.publisher import Publisher, message
 from tests.unit.monitor.waiting import wait_for
 
 
-def summaries(attachment: Attachment) -> list[str]:
+def problems(attachment: Attachment) -> list[str]:
     records = [attachment.log.record(index) for index in range(len(attachment.log))]
     return [one.seen.problem for one in records if one.seen is not None and one.seen.problem]
 
 
-def test_metrics_give_size_version_and_numbers_until_the_server_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_give_size_version_and_numbers_until_the_server_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "METRICS_SECONDS", 0.02)
     with Publisher() as publisher, MetricsServer(page(3)) as server:
         attachment = Attachment(Attaching(events=publisher.events, replay=publisher.replay, metrics=server.url))
@@ -32,18 +32,18 @@ def test_metrics_give_size_version_and_numbers_until_the_server_is_gone(monkeypa
             assert seen is not None and seen.metrics["vllm:num_requests_running"] == 3.0
             server.text = page(4, num_blocks=256)
             wait_for(lambda: len(attachment.log) == 3)
-            assert summaries(attachment) == ["the server restarted with 256 blocks of 32 tokens: attach again"]
+            assert problems(attachment) == ["the server restarted with 256 blocks of 32 tokens: attach again"]
             server.text = "no metrics {"
-            wait_for(lambda: len(summaries(attachment)) == 2)
+            wait_for(lambda: len(problems(attachment)) == 2)
             server.close()
-            wait_for(lambda: len(summaries(attachment)) == 3)
-            assert "no metrics from" in summaries(attachment)[2]
+            wait_for(lambda: len(problems(attachment)) == 3)
+            assert "no metrics from" in problems(attachment)[2]
         finally:
             attachment.close()
             attachment.log.close()
 
 
-def test_a_full_disk_ends_the_log_and_the_attachment_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_ends_the_attachment_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(log: TraceWriter, record: StepRecord) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

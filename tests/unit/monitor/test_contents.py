@@ -1,4 +1,4 @@
-"""Cached contents after events that name a content twice, or omit fields."""
+"""Cached contents after events that repeat a content or omit fields."""
 
 from contextlib import nullcontext
 from typing import Any
@@ -15,7 +15,7 @@ from tests.unit.monitor.publisher import message, removed, stored
 
 
 def known_after(*events: dict[str, Any]) -> tuple[set[bytes], ObservedLog]:
-    """Return the hashes that are known to be cached, in the pool or outside it, from the log's state."""
+    """Return the hashes that the log's state has in the pool or outside it, and the log."""
     observed = ObservedLog(header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://one:5557"]))
     observed.receive(0, Break("attached", 0))
     for number, event in enumerate(events):
@@ -36,7 +36,7 @@ GROUPED = {**A, "group_idx": 0}
 
 
 @pytest.mark.parametrize(
-    ("there", "gone"),
+    ("store_fields", "remove_fields"),
     [
         (A, without(removed([b"a"]), "medium")),
         (without(A, "medium"), removed([b"a"])),
@@ -45,17 +45,15 @@ GROUPED = {**A, "group_idx": 0}
         ({**A, "medium": "cpu"}, removed([b"a"], medium="CPU", group_idx=0)),
     ],
 )
-def test_missing_fields_mean_gpu_and_group_0(there: dict[str, Any], gone: dict[str, Any]) -> None:
-    assert known_after(there)[0] == {b"a"}
-    found, observed = known_after(there, gone)
+def test_missing_fields_mean_gpu_and_group_0(store_fields: dict[str, Any], remove_fields: dict[str, Any]) -> None:
+    assert known_after(store_fields)[0] == {b"a"}
+    found, observed = known_after(store_fields, remove_fields)
     last = observed.log.record(2).seen
     assert found == set() and last is not None and last.num_unmatched == 0
 
 
-def test_a_content_of_two_blocks_is_cached_until_both_are_taken() -> None:
-    """Two requests with equal ends compute the last block each: vLLM reports it once per block, and once when each is
-    removed.
-    """
+def test_a_content_in_two_blocks_is_cached_until_both_are_removed() -> None:
+    """If two requests each compute an equal last block, vLLM reports one store and one removal per block."""
     assert known_after(A, B, B, removed([b"b"]))[0] == {b"a", b"b"}
     found, observed = known_after(A, B, B, removed([b"b"]), removed([b"b"]))
     assert found == {b"a"}
@@ -64,21 +62,21 @@ def test_a_content_of_two_blocks_is_cached_until_both_are_taken() -> None:
     assert observed.known(0).num_in_pool == 1
 
 
-def test_reports_of_hits_are_no_copies() -> None:
-    """vLLM names the blocks that a prompt hits, from its beginning on, if `kv_cache_report_mode` is full."""
+def test_repeated_reports_of_hits_count_no_copies() -> None:
+    """With `kv_cache_report_mode` full, vLLM also reports the blocks that a prompt hits."""
     assert known_after(A, A, removed([b"a"]))[0] == set()
 
 
-def test_each_store_of_a_medium_is_one_of_its_own() -> None:
+def test_stores_of_the_same_medium_are_distinguished_by_owner() -> None:
     first, second = [{**A, "medium": "STORAGE", "ownership": name, "locality": "REMOTE"} for name in ("fs", "obj")]
-    gone = removed([b"a"], medium="STORAGE", ownership="fs")
-    found, observed = known_after(first, second, gone)
+    removal = removed([b"a"], medium="STORAGE", ownership="fs")
+    found, observed = known_after(first, second, removal)
     assert found == {b"a"} and observed.known(0).keys == {("STORAGE", "obj", 0, b"a")}
     [op] = observed.log.record(2).ops
     assert isinstance(op, Stored) and (op.tier, op.locality) == ("obj", "REMOTE")
 
 
-def test_after_a_gap_no_copy_is_remembered() -> None:
+def test_copies_are_forgotten_after_a_gap() -> None:
     _, observed = known_after(A, B, B)
     observed.receive(0, Break("gap", 9, 1))
     for number, event in enumerate([B, removed([b"b"])], 9):
@@ -100,7 +98,7 @@ def test_contents_over_the_limit_are_omitted(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("num_blocks", "ranks", "fits"), [(190_000, 4, True), (190_000, 5, False), (300_000, 1, False)]
 )
-def test_a_bound_is_each_ranks_and_another_one_of_all(num_blocks: int, ranks: int, fits: bool) -> None:
+def test_limits_of_blocks_apply_per_rank_and_in_total(num_blocks: int, ranks: int, fits: bool) -> None:
     header = header_of(model="m", source="v", block_size=16, num_blocks=num_blocks, events=["tcp://a:1"] * ranks)
     with nullcontext() if fits else pytest.raises(TraceStateError, match="block"):
         assert geometry(header).num_blocks == num_blocks * ranks

@@ -1,4 +1,4 @@
-"""The decoder reads vLLM's events in each of their forms, and rejects invalid ones with one sentence."""
+"""Decoding of vLLM's events in each of their forms, and refusal of invalid ones in one sentence."""
 
 import contextlib
 from typing import Any
@@ -44,16 +44,16 @@ def stored_maps(draw: st.DrawFn) -> dict[str, Any]:
     )
 
 
-def positional(event: dict[str, Any], names: tuple[str, ...], keep: int) -> list[Any]:
-    """The same as an array, without the fields after the first `keep`."""
+def as_array(event: dict[str, Any], names: tuple[str, ...], keep: int) -> list[Any]:
+    """Return the event as an array of its first `keep` fields."""
     return [event["type"], *(event.get(name) for name in names[:keep])]
 
 
 @given(stored_maps(), st.integers(0, len(STORED)))
-def test_a_map_and_an_array_that_may_end_early_say_the_same(event: dict[str, Any], cut: int) -> None:
-    keep = max(cut, 4)  # what every version has
+def test_maps_and_shortened_arrays_decode_equally(event: dict[str, Any], cut: int) -> None:
+    keep = max(cut, 4)  # the fields of every version
     short = {name: value for name, value in event.items() if name == "type" or name in STORED[:keep]}
-    assert decode(message(short)) == decode(message(positional(event, STORED, keep)))
+    assert decode(message(short)) == decode(message(as_array(event, STORED, keep)))
     (found,) = decode(message(event)).events
     assert isinstance(found, BlockStored)
     assert [content.block_hash for content in found.contents] == [as_bytes(one) for one in event["block_hashes"]]
@@ -71,7 +71,7 @@ def test_a_map_and_an_array_that_may_end_early_say_the_same(event: dict[str, Any
 def test_removed_events_are_decoded(hashes: list[Any], group: int | None, keep: int) -> None:
     event = removed(hashes, group_idx=group)
     short = {name: value for name, value in event.items() if name == "type" or name in REMOVED[:keep]}
-    assert decode(message(short)) == decode(message(positional(event, REMOVED, keep)))
+    assert decode(message(short)) == decode(message(as_array(event, REMOVED, keep)))
     assert decode(message(event)).events == [BlockRemoved([as_bytes(one) for one in hashes], "GPU", group)]
 
 
@@ -79,7 +79,7 @@ def as_bytes(raw: bytes | int) -> bytes:
     return raw if isinstance(raw, bytes) else raw.to_bytes(8, "big", signed=raw < 0)
 
 
-def test_a_message_may_be_a_map_and_may_end_before_its_rank() -> None:
+def test_a_message_may_be_a_map_and_may_lack_its_rank() -> None:
     events = [{"type": "AllBlocksCleared"}, ["AllBlocksCleared"]]
     for payload in ([2.5, events], {"ts": 2.5, "events": events}):
         batch = decode(msgspec.msgpack.encode(payload))
@@ -87,8 +87,8 @@ def test_a_message_may_be_a_map_and_may_end_before_its_rank() -> None:
         assert batch.events == [AllBlocksCleared(), AllBlocksCleared()]
 
 
-def test_which_tokens_are_whose_is_unknown_where_the_event_skips_blocks() -> None:
-    (found,) = decode(message(stored([b"a", b"c"], list(range(6)), 2))).events  # tokens of three blocks, two are used
+def test_tokens_of_skipped_blocks_are_not_attributed() -> None:
+    (found,) = decode(message(stored([b"a", b"c"], list(range(6)), 2))).events  # tokens of three blocks for two hashes
     assert isinstance(found, BlockStored)
     assert [content.token_ids for content in found.contents] == [[], []]
     assert [(one.parent_hash, one.parent_unsaid) for one in found.contents] == [(None, True), (None, True)]
@@ -98,12 +98,12 @@ def test_which_tokens_are_whose_is_unknown_where_the_event_skips_blocks() -> Non
     ("event", "parents"),
     [
         (stored([b"a", b"b"], [1, 2, 3, 4], 2), [None, b"a"]),
-        (stored([b"a"], [], 0, medium="CPU"), ["?"]),  # what vLLM says of a block that it moved to the CPU
-        (stored([b"a", b"b"], [], 2, medium="CPU"), ["?", "?"]),  # of several: in any order
+        (stored([b"a"], [], 0, medium="CPU"), ["?"]),  # a block that vLLM moved to the CPU
+        (stored([b"a", b"b"], [], 2, medium="CPU"), ["?", "?"]),  # several blocks, in any order
         (stored([b"b", b"c"], [], 2, b"a", medium="CPU"), [b"a", "?"]),
-        (stored([b"c"], [1, 2, 3, 4], 2, b"a"), ["?"]),  # of two blocks after a one is present: which?
+        (stored([b"c"], [1, 2, 3, 4], 2, b"a"), ["?"]),  # the hash may belong to either of two blocks
         (stored([b"a", b"c"], list(range(6)), 2), ["?", "?"]),
-        (stored([b"b", b"c"], [1, 2, 3], 2, b"a"), [b"a", b"b"]),  # a last page that is not full
+        (stored([b"b", b"c"], [1, 2, 3], 2, b"a"), [b"a", b"b"]),  # a partial last page
         ({**stored([b"a", b"b"], [], 2), "token_ids": [[1, 2], [2, 3], [3, 4], [4, 5]]}, [None, b"a"]),  # pairs
     ],
 )
@@ -113,7 +113,7 @@ def test_the_parent_is_known_only_if_reported(event: dict[str, Any], parents: li
     assert ["?" if one.parent_unsaid else one.parent_hash for one in found.contents] == parents
 
 
-def test_an_event_of_a_new_kind_is_counted_and_the_others_are_read() -> None:
+def test_unknown_event_types_are_counted_and_the_others_are_decoded() -> None:
     batch = decode(message({"type": "BlockMoved"}, ["BlockPinned", 3], removed([b"a"])))
     assert batch.num_unread == 2 and batch.events == [BlockRemoved([b"a"], "GPU")]
 

@@ -1,4 +1,4 @@
-"""Long monitoring: a long log ends, and the next one starts with the known contents."""
+"""Long monitoring, in which a full log ends and the next one begins with the known contents."""
 
 from pathlib import Path
 from random import Random
@@ -15,7 +15,7 @@ MEDIA = ("GPU", "CPU")
 
 
 def watch(path: Path, max_bytes: int, max_parts: int | None = None) -> tuple[ObservedLog, list[set[bytes]]]:
-    """Record two ranks, and return what each has cached at its end."""
+    """Record two ranks, and return the log and the contents that each rank has cached at the end."""
     draw = Random(5)
     header = header_of(model="m", source="vLLM", block_size=2, num_blocks=64, events=["tcp://a:1", "tcp://a:2"])
     observed = ObservedLog(header, path, max_bytes=max_bytes, max_parts=max_parts)
@@ -28,8 +28,8 @@ def watch(path: Path, max_bytes: int, max_parts: int | None = None) -> tuple[Obs
             events = [stored([name], [number, rank], 2, medium=medium)]
             known[name] = medium
             if number % 3:
-                gone = draw.choice(list(known))
-                events.append(removed([gone], medium=known.pop(gone)))
+                evicted = draw.choice(list(known))
+                events.append(removed([evicted], medium=known.pop(evicted)))
             observed.receive(rank, Message(number, message(*events), False))
         observed.numbers({0: {"vllm:num_requests_running": float(number)}})
     return observed, [set(known) for known in cached]
@@ -48,7 +48,7 @@ def known_in(log: TraceReader, count: int | None = None) -> list[set[bytes]]:
     return found
 
 
-def test_the_next_log_begins_with_what_was_known_and_each_is_sound(tmp_path: Path) -> None:
+def test_each_next_log_begins_with_the_known_contents(tmp_path: Path) -> None:
     path = tmp_path / "seen.kvtrace"
     observed, cached = watch(path, max_bytes=8 << 10)
     observed.log.close()
@@ -69,7 +69,7 @@ def test_the_next_log_begins_with_what_was_known_and_each_is_sound(tmp_path: Pat
             before = known_in(log)
             assert log.num_bytes < 32 << 10
     assert before == cached
-    assert sorted(numbers) == sorted([*range(MESSAGES)] * RANKS)  # no message twice, none lost
+    assert sorted(numbers) == sorted([*range(MESSAGES)] * RANKS)  # every message once
 
 
 def test_only_the_last_recorded_logs_are_kept(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_only_the_last_recorded_logs_are_kept(tmp_path: Path) -> None:
     observed.log.close()
 
 
-def test_the_attachments_owner_is_notified_of_the_next_log() -> None:
+def test_on_next_is_called_with_each_new_log() -> None:
     header = header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1"])
     observed, logs = ObservedLog(header, max_bytes=2 << 10), list[TraceWriter]()
     first = observed.log
@@ -86,6 +86,6 @@ def test_the_attachments_owner_is_notified_of_the_next_log() -> None:
     observed.receive(0, Break("attached", 0))
     for number in range(40):
         observed.receive(0, Message(number, message(), False))
-    assert logs and observed.log is logs[-1] and len(first)  # the one before is theirs to close
+    assert logs and observed.log is logs[-1] and len(first)  # earlier logs are closed by the callback's owner
     for log in {first, *logs}:
         log.close()

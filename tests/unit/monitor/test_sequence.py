@@ -1,4 +1,4 @@
-"""Messages are delivered in order and every gap is reported, with drops, duplicates, replays and restarts."""
+"""Order of messages and reports of gaps, with drops, duplicates, replays and restarts."""
 
 import pytest
 from hypothesis import given, settings
@@ -8,20 +8,20 @@ from engine.observe.monitor.sequence import Break, Message, Sequence, SequenceEv
 
 
 class Model:
-    """Publisher with restarts, seen through an unreliable connection."""
+    """Model of a publisher with restarts."""
 
     def __init__(self, buffer: int) -> None:
-        self.lives: list[list[bytes]] = [[]]
+        self.runs: list[list[bytes]] = [[]]
         self.buffer = buffer
 
     def publish(self) -> tuple[int, bytes]:
-        life = self.lives[-1]
-        life.append(f"{len(self.lives)}/{len(life)}".encode())
-        return len(life) - 1, life[-1]
+        run = self.runs[-1]
+        run.append(f"{len(self.runs)}/{len(run)}".encode())
+        return len(run) - 1, run[-1]
 
-    def kept(self, first: int) -> list[tuple[int, bytes]]:
-        life = self.lives[-1]
-        return [(n, life[n]) for n in range(max(first, len(life) - self.buffer), len(life))]
+    def buffered(self, first: int) -> list[tuple[int, bytes]]:
+        run = self.runs[-1]
+        return [(n, run[n]) for n in range(max(first, len(run) - self.buffer), len(run))]
 
 
 def answer_all(model: Model, sequence: Sequence, received: list[SequenceEvent]) -> None:
@@ -29,27 +29,27 @@ def answer_all(model: Model, sequence: Sequence, received: list[SequenceEvent]) 
         if sequence.replay_from is None:
             return
         first, sequence.replay_from = sequence.replay_from, None
-        for number, payload in model.kept(first):
+        for number, payload in model.buffered(first):
             sequence.add_replayed(number, payload)
         received += sequence.end_replay()
-    raise AssertionError("it asks for ever")
+    raise AssertionError("replay requests do not end")
 
 
 def check(model: Model, received: list[SequenceEvent]) -> None:
-    """Check that messages are consecutive within a lifetime, and that a break reports how many are missing."""
-    due: int | None = None
-    life: bytes | None = None
+    """Check that messages of a run are consecutive, and that breaks report the number of missing ones."""
+    expected: int | None = None
+    run: bytes | None = None
     for one in received:
         if isinstance(one, Break):
             if one.reason == "gap":
-                assert due is not None and one.sequence - due == one.num_missed
-            due, life = one.sequence, None  # after an unanswered gap it may be a restarted one
+                assert expected is not None and one.sequence - expected == one.num_missed
+            expected, run = one.sequence, None  # after an unanswered gap the publisher may have restarted
             continue
-        assert one.sequence == due
+        assert one.sequence == expected
         own = one.payload.split(b"/")[0]
-        assert one.payload == model.lives[int(own) - 1][one.sequence]
-        assert life in (None, own), "another life, and nothing said so"
-        due, life = one.sequence + 1, own
+        assert one.payload == model.runs[int(own) - 1][one.sequence]
+        assert run in (None, own), "a restart without a break"
+        expected, run = one.sequence + 1, own
 
 
 Action = st.sampled_from(["live", "live", "live", "drop", "double", "cut", "restart", "answer", "silence"])
@@ -74,7 +74,7 @@ def test_messages_are_in_order_and_gaps_are_reported(actions: list[str], buffer:
             sequence.reconnected()
         elif action == "restart":
             sequence.disconnected()
-            model.lives.append([])
+            model.runs.append([])
             last = None
             sequence.reconnected()
         elif action == "answer":
@@ -87,25 +87,25 @@ def test_messages_are_in_order_and_gaps_are_reported(actions: list[str], buffer:
         answer_all(model, sequence, received)
     check(model, received)
     end = [one for one in received if isinstance(one, Message)][-1]
-    assert (end.sequence, end.payload) == (len(model.lives[-1]) - 1, model.lives[-1][-1])
+    assert (end.sequence, end.payload) == (len(model.runs[-1]) - 1, model.runs[-1][-1])
 
 
 @given(st.lists(st.sampled_from(["live", "drop", "double", "answer"]), max_size=60))
-def test_with_a_buffer_that_is_long_enough_nothing_is_missing(actions: list[str]) -> None:
+def test_no_message_is_missing_with_a_long_enough_buffer(actions: list[str]) -> None:
     model, sequence, received = Model(1000), Sequence(True), list[SequenceEvent]()
     for action in [*actions, "live", "answer"]:
         if action == "live":
             received += sequence.live(*model.publish())
         elif action == "drop":
             model.publish()
-        elif action == "double" and model.lives[0]:
-            number = len(model.lives[0]) - 1
-            received += sequence.live(number, model.lives[0][number])
+        elif action == "double" and model.runs[0]:
+            number = len(model.runs[0]) - 1
+            received += sequence.live(number, model.runs[0][number])
         else:
             answer_all(model, sequence, received)
     assert received[0] == Break("attached", 0)
-    assert [one.payload for one in received[1:] if isinstance(one, Message)] == model.lives[0]
-    assert len(received) == len(model.lives[0]) + 1
+    assert [one.payload for one in received[1:] if isinstance(one, Message)] == model.runs[0]
+    assert len(received) == len(model.runs[0]) + 1
 
 
 def test_large_replays_are_requested_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,5 +114,5 @@ def test_large_replays_are_requested_in_parts(monkeypatch: pytest.MonkeyPatch) -
     for _ in range(23):
         model.publish()
     answer_all(model, sequence, received)
-    assert [one.payload for one in received[1:] if isinstance(one, Message)] == model.lives[0]
-    assert len(received) == 24  # and nothing else but where it began
+    assert [one.payload for one in received[1:] if isinstance(one, Message)] == model.runs[0]
+    assert len(received) == 24  # with the break at the beginning

@@ -1,4 +1,4 @@
-"""SGLang's events, in each of their forms, through the whole monitor."""
+"""Monitoring of SGLang, with events in each of their forms."""
 
 import json
 
@@ -29,15 +29,15 @@ def test_every_event_form_decodes_equally(form: Form) -> None:
     payload = batch(
         form,
         page_stored(form, [FIRST, SECOND], [1, 2, 3, 4], 2),
-        page_stored(form, [THIRD], [5], 1, parent=SECOND),  # a page that is not full
+        page_stored(form, [THIRD], [5], 1, parent=SECOND),  # a partial page
         page_removed(form, [FIRST, THIRD]),
         cleared(form),
         rank=3,
     )
     found = decode(payload)
-    stored, short, removed, gone = found.events
+    stored, short, removed, last = found.events
     assert isinstance(stored, BlockStored) and isinstance(short, BlockStored) and isinstance(removed, BlockRemoved)
-    assert (found.rank, found.num_unread) == (3, 0) and gone == AllBlocksCleared()
+    assert (found.rank, found.num_unread) == (3, 0) and last == AllBlocksCleared()
     assert [one.block_hash for one in stored.contents] == [as_bytes(FIRST), as_bytes(SECOND)]
     assert [one.parent_hash for one in stored.contents] == [None, as_bytes(FIRST)]
     assert [one.token_ids for one in (*stored.contents, *short.contents)] == [[1, 2], [3, 4], [5]]
@@ -73,14 +73,14 @@ def test_missing_data_is_unknown_in_the_log(form: Form) -> None:
     log = observed.log
     assert log.header.observed is not None and {"ids", "ref_counts", "requests"} <= set(log.header.observed.unknown)
     state = log.state_at(len(log) - 1)
-    there = {block.block_hash for block in state.blocks if block.block_hash is not None}
-    assert there == ({as_bytes(FIRST), as_bytes(SECOND)} if form == "FIVE" else {as_bytes(SECOND)})
+    hashes = {block.block_hash for block in state.blocks if block.block_hash is not None}
+    assert hashes == ({as_bytes(FIRST), as_bytes(SECOND)} if form == "FIVE" else {as_bytes(SECOND)})
     assert len(state.outside) == (0 if form == "FIVE" else 1)
     assert not state.sequences and all(block.ref_count == 0 for block in state.blocks)
     observed.log.close()
 
 
-def test_a_running_one_is_watched_and_called_by_its_name() -> None:
+def test_a_running_sglang_is_monitored_and_recognized() -> None:
     """SGLang publishes over ZeroMQ and replays missed messages without a topic. Its metrics lack the pool's size."""
     with Publisher(shape="pair") as publisher, MetricsServer(METRICS) as server:
         publisher.publish(batch("FIVE", page_stored("FIVE", [FIRST], [1, 2], 2)))

@@ -1,4 +1,4 @@
-"""Monitoring over real sockets: gaps, replays, restarts, ranks, late and stopped viewers, a second decoder."""
+"""Monitoring over real sockets: gaps, replays, restarts, ranks, and late subscribers."""
 
 import random
 from collections.abc import Iterator
@@ -40,21 +40,21 @@ def attached(*publishers: Publisher, path: Path | None = None, replay: bool = Tr
 
 
 class Server:
-    """Server that stores and removes at random, within its pool; its contents are the truth."""
+    """Server that stores and removes blocks at random, with the contents after each message."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self.has: set[bytes] = set()
-        self.after: list[set[bytes]] = []  # by number of the message
+        self.after: list[set[bytes]] = []  # by message number
         self._next = 0
 
     def step(self) -> bytes:
         events: list[Any] = []
         for _ in range(self._random.randint(1, 3)):
             if len(self.has) > POOL - 4 or (self.has and self._random.random() < 0.3):
-                gone = self._random.choice(sorted(self.has))
-                self.has.remove(gone)
-                events.append(removed([gone]))
+                evicted = self._random.choice(sorted(self.has))
+                self.has.remove(evicted)
+                events.append(removed([evicted]))
             else:
                 new = [(self._next + i).to_bytes(8, "big") for i in range(self._random.randint(1, 3))]
                 self._next += len(new)
@@ -64,7 +64,7 @@ class Server:
         return message(*events)
 
 
-def sets_of(log: TraceReader, instance: int = 0) -> list[tuple[int, int, set[bytes]]]:
+def contents_of(log: TraceReader, instance: int = 0) -> list[tuple[int, int, set[bytes]]]:
     """Return epoch, message number and cached contents after each message, from the log's operations alone."""
     where: dict[tuple[bool, int], bytes] = {}
     found, epoch = [], 0
@@ -102,7 +102,7 @@ def test_dropped_messages_are_replayed(shape: Shape, tmp_path: Path) -> None:
                 publisher.publish(server.step())
             wait_for(lambda: attachment.log.record(len(attachment.log) - 1).seen.sequence == 40)  # type: ignore[union-attr]
             assert breaks_of(attachment.log) == [("attached", 0, 0)]
-            assert sets_of(attachment.log) == [(0, n, server.after[n]) for n in range(41)]
+            assert contents_of(attachment.log) == [(0, n, server.after[n]) for n in range(41)]
             seen = [attachment.log.record(index).seen for index in range(len(attachment.log))]
             assert [one.sequence for one in seen if one and one.replayed][:3] == [0, 3, 4]
     findings = list(check(path))
@@ -117,9 +117,9 @@ def test_a_late_subscriber_replays_the_buffer() -> None:
         with attached(publisher) as attachment:
             wait_for(lambda: len(attachment.log) == 3)
             assert breaks_of(attachment.log) == [("attached", 1, 0)]
-            assert sets_of(attachment.log) == [(0, 1, {b"c"}), (0, 2, {b"c"})]
+            assert contents_of(attachment.log) == [(0, 1, {b"c"}), (0, 2, {b"c"})]
             last = attachment.log.record(2).seen
-            assert last is not None and last.num_unmatched == 1  # "a" was stored before
+            assert last is not None and last.num_unmatched == 1  # "a" was stored before the first replayed message
 
 
 def test_without_replay_missed_messages_are_a_gap() -> None:
@@ -130,7 +130,7 @@ def test_without_replay_missed_messages_are_a_gap() -> None:
         assert names[0][0] == "attached" and names[0][1] <= 5 and names[-1] == ("gap", 7, 2)
 
 
-def test_a_publisher_that_does_not_answer_is_a_gap_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unanswered_replay_request_is_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.observe.monitor.subscriber.REPLY_SECONDS", 0.2)
     with Publisher() as publisher, attached(publisher) as attachment:
         publisher.publish(message(removed([])))
@@ -142,7 +142,7 @@ def test_a_publisher_that_does_not_answer_is_a_gap_too(monkeypatch: pytest.Monke
         assert breaks_of(attachment.log) == [("attached", 0, 0), ("gap", 2, 1)]
 
 
-def test_a_restart_is_the_next_epoch_even_where_its_numbers_have_passed_the_old_ones() -> None:
+def test_a_restart_is_detected_even_after_more_messages_than_before() -> None:
     first, second = Server(2), Server(3)
     publisher = Publisher()
     with attached(publisher) as attachment:
@@ -151,18 +151,18 @@ def test_a_restart_is_the_next_epoch_even_where_its_numbers_have_passed_the_old_
         wait_for(lambda: len(attachment.log) == 6)
         ports = publisher.ports
         publisher.close()
-        with Publisher(ports) as again:
-            for _ in range(9):  # before anybody listens
-                again.publish(second.step())
+        with Publisher(ports) as second_publisher:
+            for _ in range(9):  # before the subscriber reconnects
+                second_publisher.publish(second.step())
             wait_for(lambda: len(attachment.log) >= 16)
-            again.publish(second.step())
+            second_publisher.publish(second.step())
             wait_for(lambda: len(attachment.log) == 17)
             assert breaks_of(attachment.log) == [("attached", 0, 0), ("restarted", 0, 0)]
             expected = [(0, n, first.after[n]) for n in range(5)] + [(1, n, second.after[n]) for n in range(10)]
-            assert sets_of(attachment.log) == expected
+            assert contents_of(attachment.log) == expected
 
 
-def test_each_rank_has_its_own_numbers_and_its_own_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_rank_has_its_own_message_numbers_and_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     servers = [Server(4), Server(5)]
     with Publisher() as first, Publisher() as second:
         ports = {first.events: second.events, first.replay: second.replay}
@@ -176,14 +176,14 @@ def test_each_rank_has_its_own_numbers_and_its_own_pool(monkeypatch: pytest.Monk
                     publisher.publish(server.step())
             wait_for(lambda: len(attachment.log) == 26)
             for rank, server in enumerate(servers):
-                assert sets_of(attachment.log, rank) == [(0, n, server.after[n]) for n in range(12)]
+                assert contents_of(attachment.log, rank) == [(0, n, server.after[n]) for n in range(12)]
             state = attachment.log.state_at(25)
             for rank, server in enumerate(servers):
                 pool = state.blocks[rank * POOL : (rank + 1) * POOL]
                 assert {block.block_hash for block in pool} - {None} == server.has
 
 
-def test_the_same_hash_for_each_medium_and_group_is_a_content_of_its_own() -> None:
+def test_equal_hashes_of_other_media_and_groups_are_other_contents() -> None:
     with Publisher() as publisher, attached(publisher) as attachment:
         one = stored([b"a"], [1, 2, 3, 4], SIZE)
         publisher.publish(
@@ -195,11 +195,11 @@ def test_the_same_hash_for_each_medium_and_group_is_a_content_of_its_own() -> No
         state = attachment.log.state_at(2)
         assert [block.token_ids for block in state.blocks if block.block_hash] == [[1, 2, 3, 4]] * 2
         assert [(block.medium, block.block_hash) for block in state.outside] == [("", None), ("FS", b"a")]
-        again = attachment.log.record(2).ops[-1]
-        assert isinstance(again, Stored) and again.again  # reused, or a copy: nothing changed
+        last = attachment.log.record(2).ops[-1]
+        assert isinstance(last, Stored) and last.again  # stored again without a change
 
 
-def test_a_message_that_cannot_be_read_is_a_gap_with_its_reason() -> None:
+def test_an_undecodable_message_is_a_gap_with_its_reason() -> None:
     with Publisher() as publisher, attached(publisher) as attachment:
         publisher.publish(message(stored([b"a"], [1] * SIZE, SIZE)))
         publisher.publish(msgspec.msgpack.encode("nonsense"))
@@ -218,7 +218,7 @@ def test_contents_over_the_pool_are_reported_and_dropped() -> None:
         assert seen is not None and seen.problem.startswith("2 contents had no place")
 
 
-def test_a_server_of_unknown_size_is_refused_in_a_sentence() -> None:
+def test_a_server_of_unknown_size_is_refused_in_one_sentence() -> None:
     with pytest.raises(AttachError, match="give --metrics"):
         Attachment(Attaching(events="tcp://127.0.0.1:1"))
     with pytest.raises(AttachError, match="no metrics from"):
@@ -227,6 +227,6 @@ def test_a_server_of_unknown_size_is_refused_in_a_sentence() -> None:
         Attachment(Attaching(events="nowhere", block_size=4, num_blocks=4))
 
 
-def test_a_rank_has_the_port_that_many_later() -> None:
+def test_rank_endpoint_adds_the_rank_to_the_port() -> None:
     assert rank_endpoint("tcp://10.0.0.1:5557", 3) == "tcp://10.0.0.1:5560"
     assert rank_endpoint("ipc:///tmp/events", 0) == "ipc:///tmp/events"

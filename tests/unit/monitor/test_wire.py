@@ -1,4 +1,4 @@
-"""vLLM's own bytes, as captured over ZeroMQ: the reconstructed contents equal those of an independent decoder."""
+"""Messages of vLLM, captured over ZeroMQ, and the contents reconstructed from them."""
 
 from collections import Counter
 from typing import Any
@@ -33,7 +33,7 @@ process_start_time_seconds 1.79e+09
 """
 
 
-def test_after_each_message_the_set_is_that_of_a_decoder_of_its_own() -> None:
+def test_the_contents_after_each_message_equal_an_independent_decoder() -> None:
     header = header_of(model="m", source="vLLM 0.32.0", block_size=32, num_blocks=512, events=["tcp://rank-0:5557"])
     observed, cached = ObservedLog(header), Counter[Any]()
     observed.receive(0, Break("attached", 0))
@@ -44,7 +44,7 @@ def test_after_each_message_the_set_is_that_of_a_decoder_of_its_own() -> None:
         for event in events:
             hashes = [one.to_bytes(8, "big") for one in event["block_hashes"]]
             if event["type"] == "BlockStored":
-                begins = event["parent_block_hash"] is None  # a request that found them may say so: no copies
+                begins = event["parent_block_hash"] is None  # hits of a request may be reported again
                 for key in [("GPU", event["group_idx"], one) for one in hashes]:
                     cached[key] += not (begins and key in cached)
                 size = event["block_size"]
@@ -55,13 +55,13 @@ def test_after_each_message_the_set_is_that_of_a_decoder_of_its_own() -> None:
         observed.receive(0, Message(number, payload, False))
         assert {(medium, group, one) for medium, _, group, one in observed.known(0).keys} == set(cached)
     state = observed.log.state_at(len(observed.log) - 1)
-    there = {block.block_hash: block.token_ids for block in state.blocks if block.block_hash is not None}
-    assert there == {one: tokens[one] for _, _, one in cached}
-    assert len(cached) > 200 and all(len(each) == 32 for each in there.values())
+    contents = {block.block_hash: block.token_ids for block in state.blocks if block.block_hash is not None}
+    assert contents == {one: tokens[one] for _, _, one in cached}
+    assert len(cached) > 200 and all(len(each) == 32 for each in contents.values())
     observed.log.close()
 
 
-def test_metrics_are_numbers_by_the_servers_own_names_for_each_rank() -> None:
+def test_metrics_are_read_per_rank_under_the_servers_names() -> None:
     found = parse_metrics(METRICS)
     assert (found.model, found.block_size, found.num_blocks) == ("m", 32, 512)
     assert found.by_rank == {
@@ -70,7 +70,7 @@ def test_metrics_are_numbers_by_the_servers_own_names_for_each_rank() -> None:
     }
 
 
-def test_settings_of_a_cache_that_decide_what_may_hit_are_numbers_too() -> None:
+def test_prefix_cache_settings_are_read_as_metrics() -> None:
     page = WIRE.with_suffix(".prom").read_text("utf-8")
     for fields, expected in (
         (page, {"enable_prefix_caching": 1.0}),

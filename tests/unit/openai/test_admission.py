@@ -13,14 +13,14 @@ from app.openai.engine import AHEAD, AsyncEngine
 from app.openai.request import ApiRequest, Prompt
 from engine.config import EngineConfig, SamplingParams
 
-PLACES = 6
+RUNNING_SLOTS = 6
 
 
 class Queue:
-    """Engine with a queue only: requests wait until the next step."""
+    """Engine that only queues requests."""
 
     def __init__(self) -> None:
-        self.config = EngineConfig(max_num_seqs=PLACES // 2, mixed=2)
+        self.config = EngineConfig(max_num_seqs=RUNNING_SLOTS // 2, mixed=2)
         self.running = self.waiting = 0
 
     def check(self, prompts: Any, sampling: SamplingParams) -> None:
@@ -48,16 +48,16 @@ def engine() -> AsyncEngine:
     return AsyncEngine(lambda do: do(), lambda: None, 100)
 
 
-def test_a_queue_takes_as_many_as_have_places_on_all_instances_and_a_few(engine: AsyncEngine) -> None:
+def test_the_engine_admits_requests_for_all_running_slots_and_a_few_more(engine: AsyncEngine) -> None:
     queue = Queue()
     ask(engine, 30)
     while engine.has_more:
         engine.tend(queue, may_enter=True)  # type: ignore[arg-type]
-    assert queue.waiting == PLACES + AHEAD
+    assert queue.waiting == RUNNING_SLOTS + AHEAD
 
 
-def test_requests_sent_since_the_last_step_do_not_count_as_waiting(engine: AsyncEngine) -> None:
-    """An instance in a process computes while requests are sent, so these do not show that it has no room."""
+def test_requests_sent_after_the_last_step_do_not_count_as_waiting(engine: AsyncEngine) -> None:
+    """A process computes while requests are sent to it, so their number does not show that it has no room."""
     queue = Queue()
     engine.took(record("step"), num_waiting=0)
     ask(engine, 2)
@@ -66,10 +66,10 @@ def test_requests_sent_since_the_last_step_do_not_count_as_waiting(engine: Async
     ask(engine, 30)
     while engine.has_more:
         engine.tend(queue, may_enter=True)  # type: ignore[arg-type]
-    assert queue.waiting == PLACES + AHEAD
+    assert queue.waiting == RUNNING_SLOTS + AHEAD
 
 
-def test_no_place_is_filled_while_a_step_leaves_sequences_waiting(engine: AsyncEngine) -> None:
+def test_only_a_few_requests_are_admitted_while_sequences_wait(engine: AsyncEngine) -> None:
     queue = Queue()
     queue.waiting = 1
     engine.took(record("step"), num_waiting=1)
@@ -88,7 +88,7 @@ def test_many_concurrent_requests_do_not_delay_the_next_step(
     queue = Queue()
     ask(engine, 30)
     engine.tend(queue, may_enter=True)  # type: ignore[arg-type]
-    assert engine.has_more and engine.has_news, "what is left is taken in after a look at the instances"
+    assert engine.has_more and engine.has_news, "other requests are admitted after the next step"
     while engine.has_more:
         engine.tend(queue, may_enter=True)  # type: ignore[arg-type]
-    assert queue.waiting == PLACES + AHEAD
+    assert queue.waiting == RUNNING_SLOTS + AHEAD

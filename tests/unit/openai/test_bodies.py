@@ -1,4 +1,4 @@
-"""Bodies: accepted, ignored, and refused fields, with one sentence that names the field."""
+"""Request bodies: accepted, ignored and refused fields."""
 
 import json
 from typing import Any
@@ -30,13 +30,13 @@ def fields_of(**fields: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": "x"} | fields]}
 
 
-def test_the_four_forms_of_a_prompt() -> None:
+def test_a_prompt_may_have_four_forms() -> None:
     forms: list[Any] = ["ab", [97, 98], ["ab", "c"], [[97, 98], [99]]]
     ids = [[prompt.token_ids for prompt in completion(prompt=form).prompts] for form in forms]
     assert ids == [[[97, 98]], [[97, 98]], [[97, 98], [99]], [[97, 98], [99]]]
 
 
-def test_defaults_are_openais_and_not_the_engines() -> None:
+def test_defaults_are_those_of_openai() -> None:
     assert completion().sampling.temperature == chat().sampling.temperature == 1.0
     assert completion().sampling.max_tokens is None and completion().default_tokens == 16
     assert chat().sampling.max_tokens is None and chat().default_tokens is None
@@ -44,10 +44,10 @@ def test_defaults_are_openais_and_not_the_engines() -> None:
     assert chat(max_completion_tokens=7).sampling.max_tokens == chat(max_tokens=7).sampling.max_tokens == 7
 
 
-def test_sampling_that_a_request_leaves_open_is_the_models_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_omitted_sampling_parameters_have_the_models_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MODEL, "default_sampling", {"temperature": 0.6, "top_p": 0.9, "top_k": 20})
-    for asked_for in (completion(), chat()):
-        sampling = asked_for.sampling
+    for parsed in (completion(), chat()):
+        sampling = parsed.sampling
         assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.6, 0.9, 20)
     sampling = chat(temperature=0.0, top_k=-1).sampling
     assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.0, 0.9, 0)
@@ -64,7 +64,7 @@ def test_unimplemented_fields_accept_neutral_values_only(name: str) -> None:
     for value in (*NEUTRAL[name], None):
         chat(**{name: value})
     others: list[Any] = [{"something": "else"}, 7]
-    others += [bool(value) for value in NEUTRAL[name] if type(value) is int]  # no number is a truth value
+    others += [bool(value) for value in NEUTRAL[name] if type(value) is int]  # booleans are no numbers
     others += [int(value) for value in NEUTRAL[name] if type(value) is bool]
     for value in others:
         with pytest.raises(ApiError) as refused:
@@ -72,7 +72,7 @@ def test_unimplemented_fields_accept_neutral_values_only(name: str) -> None:
         assert refused.value.param == name and refused.value.status == 400
 
 
-def test_a_body_that_is_no_json_is_refused_without_the_parsers_path() -> None:
+def test_a_number_out_of_range_is_refused_in_one_sentence() -> None:
     with pytest.raises(ApiError) as refused:
         read(b'{"prompt": "x", "temperature": 1e400}', CompletionBody)
     assert refused.value.message == "the body is not JSON: Number out of range"
@@ -115,7 +115,7 @@ def test_a_body_that_is_no_json_is_refused_without_the_parsers_path() -> None:
         ({"unheard_of": 1}, "unheard_of", "unknown field 'unheard_of'"),
     ],
 )
-def test_a_completion_is_refused_by_the_fields_name(fields: dict[str, Any], param: str, words: str) -> None:
+def test_invalid_completions_are_refused_with_the_field(fields: dict[str, Any], param: str, words: str) -> None:
     with pytest.raises(ApiError) as refused:
         completion(**fields)
     message = refused.value.message
@@ -172,14 +172,14 @@ def test_a_completion_is_refused_by_the_fields_name(fields: dict[str, Any], para
         ({"chat_template_kwargs": {"a": "x" * 1001}}, "chat_template_kwargs", "length"),
     ],
 )
-def test_a_conversation_is_refused_by_the_fields_name(fields: dict[str, Any], param: str, words: str) -> None:
+def test_invalid_conversations_are_refused_with_the_field(fields: dict[str, Any], param: str, words: str) -> None:
     with pytest.raises(ApiError) as refused:
         chat(**fields)
     assert refused.value.param == param and refused.value.status == 400 and words in refused.value.message
 
 
-def test_an_answer_may_be_sent_back_as_it_came() -> None:
-    answered: dict[str, Any] = {
+def test_the_message_of_a_response_is_accepted_in_a_request() -> None:
+    response: dict[str, Any] = {
         "role": "assistant",
         "content": "hi",
         "refusal": None,
@@ -187,9 +187,9 @@ def test_an_answer_may_be_sent_back_as_it_came() -> None:
         "tool_calls": None,
     }
     named = {"role": "user", "name": "eve", "content": [{"type": "text", "text": "x", "cache_control": {"type": "y"}}]}
-    (prompt,) = chat(messages=[named, answered]).prompts
+    (prompt,) = chat(messages=[named, response]).prompts
     assert bytes(prompt.token_ids) == b"x\nhi"
-    assert chat(top_logprobs=0).logprobs is None, "as vLLM has it: none are asked for"
+    assert chat(top_logprobs=0).logprobs is None, "top_logprobs 0 requests none, as in vLLM"
 
 
 @pytest.mark.parametrize(
@@ -230,13 +230,13 @@ def test_bodies_must_be_json_objects(data: bytes) -> None:
     assert refused.value.status == 400 and len(refused.value.message) < 300 and "\n" not in refused.value.message
 
 
-def test_parts_of_a_message_are_joined_and_a_developer_is_the_system() -> None:
+def test_message_parts_are_joined_and_developer_means_system() -> None:
     parts = [{"type": "text", "text": "ab"}, {"type": "text", "text": "c"}]
     (prompt,) = chat(messages=[{"role": "developer", "content": parts}, {"role": "user", "content": "d"}]).prompts
     assert bytes(prompt.token_ids) == b"ab\nc\nd"
 
 
-def test_a_prompt_that_is_only_scored_asks_the_engine_for_one_token() -> None:
+def test_scoring_a_prompt_requests_one_token_from_the_engine() -> None:
     found = completion(echo=True, max_tokens=0, logprobs=3)
     assert found.only_echo and found.sampling.max_tokens == 1 and found.sampling.prompt_logprobs == 3
     assert found.prompt_logprobs is None
@@ -251,7 +251,7 @@ def test_a_prompt_that_is_only_scored_asks_the_engine_for_one_token() -> None:
         fields_of(reasoning_content="x" * 10_000),
     ],
 )
-def test_all_that_a_template_gets_counts_to_the_length(fields: dict[str, Any]) -> None:
+def test_tools_calls_and_reasoning_count_towards_the_length(fields: dict[str, Any]) -> None:
     body = read(json.dumps({"messages": [{"role": "user", "content": "x"}]} | fields).encode(), ChatBody)
     with pytest.raises(ApiError) as refused:
         request.chat(body, MODEL, 16)

@@ -1,15 +1,15 @@
-"""Order of the fair queue: turns of clients, priorities, limits."""
+"""Fair queue: turns of clients, priorities, and limits."""
 
 import pytest
 
 from app.openai.fair_queue import FairQueue, Full
 
 
-def drained(queue: FairQueue[str]) -> list[str]:
+def drain(queue: FairQueue[str]) -> list[str]:
     return [queue.take() for _ in range(len(queue))]
 
 
-def test_a_thousand_of_one_client_stand_behind_the_single_one_of_another() -> None:
+def test_a_thousand_requests_of_one_client_do_not_delay_another_client() -> None:
     queue: FairQueue[str] = FairQueue(2000)
     for number in range(1000):
         queue.put("greedy", f"g{number}", 1000)
@@ -22,19 +22,19 @@ def test_clients_take_turns_and_each_keeps_its_order() -> None:
     queue: FairQueue[str] = FairQueue(10)
     for client, item in [("a", "a0"), ("a", "a1"), ("b", "b0"), ("c", "c0"), ("b", "b1")]:
         queue.put(client, item, 10)
-    assert drained(queue) == ["a0", "b0", "c0", "a1", "b1"]
+    assert drain(queue) == ["a0", "b0", "c0", "a1", "b1"]
     with pytest.raises(IndexError):
         queue.take()
 
 
-def test_within_a_client_the_lowest_priority_is_first_then_the_earliest_arrival() -> None:
+def test_a_clients_requests_are_ordered_by_priority_and_arrival() -> None:
     queue: FairQueue[str] = FairQueue(10)
     for item, priority in [("late", 5), ("first", -1), ("second", -1), ("usual", 0)]:
         queue.put("a", item, 10, priority)
-    assert drained(queue) == ["first", "second", "usual", "late"]
+    assert drain(queue) == ["first", "second", "usual", "late"]
 
 
-def test_a_full_client_is_refused_alone_and_a_full_queue_refuses_everybody() -> None:
+def test_limits_apply_per_client_and_to_the_whole_queue() -> None:
     queue: FairQueue[str] = FairQueue(3)
     queue.put("a", "a0", 2)
     queue.put("a", "a1", 2)
@@ -46,7 +46,7 @@ def test_a_full_client_is_refused_alone_and_a_full_queue_refuses_everybody() -> 
     assert queue.waiting() == {"a": 2, "b": 1} and len(queue) == 3
 
 
-def test_a_removed_item_leaves_no_trace() -> None:
+def test_removed_items_do_not_count() -> None:
     queue: FairQueue[str] = FairQueue(10)
     first, second = "x", "y"
     queue.put("a", first, 10)

@@ -1,4 +1,4 @@
-"""Anthropic's bodies: their conversion to a conversation, and refusals in one sentence."""
+"""Bodies of Anthropic's Messages: their conversion to a conversation, and refusals."""
 
 import json
 from typing import Any
@@ -27,7 +27,7 @@ class Template(FakeModel):
     has_chat_template, chat_template = True, "{{ tools }}<tool_call>"
 
     def chat(self, messages, template_settings, tools=()):
-        self.given = messages, template_settings, tools
+        self.arguments = messages, template_settings, tools
         return [1, 2, 3]
 
 
@@ -43,7 +43,7 @@ def text(content: str, **more: Any) -> dict[str, Any]:
     return {"type": "text", "text": content, **more}
 
 
-def test_blocks_become_messages_in_their_order() -> None:
+def test_content_blocks_are_converted_to_messages_in_order() -> None:
     thought = {"type": "thinking", "thinking": "hm", "signature": ""}
     empty = {"type": "tool_result", "tool_use_id": "toolu_1", "is_error": False, **CACHED}
     message = {**empty, "content": [text("d")]}
@@ -61,7 +61,7 @@ def test_blocks_become_messages_in_their_order() -> None:
         thinking={"type": "enabled", "budget_tokens": 1024},
         output_config={"effort": "low"},
     )
-    messages, settings, tools = MODEL.given
+    messages, settings, tools = MODEL.arguments
     assert messages == [
         {"role": "system", "content": "be\ngood"},
         {"role": "user", "content": "a\nb"},
@@ -78,7 +78,7 @@ def test_blocks_become_messages_in_their_order() -> None:
     assert tools == [{"type": "function", "function": function}]
 
 
-def test_sampling_and_the_choice_of_tools_are_those_of_chat() -> None:
+def test_sampling_parameters_and_tool_choice_are_converted() -> None:
     found = ask(
         stop_sequences=["x"],
         temperature=0.5,
@@ -95,7 +95,7 @@ def test_sampling_and_the_choice_of_tools_are_those_of_chat() -> None:
     assert found.parser_settings and found.parser_settings.format is HERMES and found.parser_settings.parallel
     single = ask(tools=[TOOL], tool_choice={"type": "auto", "disable_parallel_tool_use": True})
     assert single.parser_settings and not single.parser_settings.parallel
-    assert ask(tools=[TOOL], tool_choice={"type": "none"}).parser_settings is None and MODEL.given[2] == []
+    assert ask(tools=[TOOL], tool_choice={"type": "none"}).parser_settings is None and MODEL.arguments[2] == []
     body = {"messages": [{"role": "user", "content": "x"}], "tools": [TOOL]}
     assert count(read(json.dumps(body).encode(), CountTokensBody), MODEL) == 3
 
@@ -121,7 +121,7 @@ def test_sampling_and_the_choice_of_tools_are_those_of_chat() -> None:
         ({"what": 1}, "what", "unknown field"),
     ],
 )
-def test_a_message_is_refused_by_the_fields_name(fields: dict[str, Any], param: str, words: str) -> None:
+def test_invalid_messages_are_refused_with_the_field(fields: dict[str, Any], param: str, words: str) -> None:
     with pytest.raises(ApiError) as refused:
         ask(**fields)
     assert (refused.value.param, refused.value.status) == (param, 400) and words in refused.value.message

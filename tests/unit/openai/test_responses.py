@@ -25,7 +25,7 @@ class Template(FakeModel):
     has_chat_template, chat_template = True, "{{ tools }}"
 
     def chat(self, messages, template_settings, tools=()):
-        self.given = messages, template_settings, tools
+        self.arguments = messages, template_settings, tools
         return [1, 2, 3]
 
 
@@ -41,7 +41,7 @@ def parts(*texts: str, kind: str = "input_text") -> list[dict[str, Any]]:
     return [{"type": kind, "text": text} for text in texts]
 
 
-def test_items_become_messages_and_those_of_one_turn_are_one() -> None:
+def test_items_of_one_turn_are_converted_to_one_message() -> None:
     message = {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed"}
     ask(
         instructions="be good",
@@ -60,7 +60,7 @@ def test_items_become_messages_and_those_of_one_turn_are_one() -> None:
         tools=[TOOL],
         reasoning={"effort": "none", "summary": "auto"},
     )
-    messages, settings, tools = MODEL.given
+    messages, settings, tools = MODEL.arguments
     assert messages == [
         {"role": "system", "content": "be good"},
         {"role": "system", "content": "be quick"},
@@ -101,13 +101,13 @@ def test_items_become_messages_and_those_of_one_turn_are_one() -> None:
         ({"what": 1}, "what", "unknown field"),
     ],
 )
-def test_a_response_is_refused_by_the_fields_name(fields: dict[str, Any], param: str, words: str) -> None:
+def test_invalid_bodies_are_refused_with_the_field(fields: dict[str, Any], param: str, words: str) -> None:
     with pytest.raises(ApiError) as refused:
         ask(**fields)
     assert (refused.value.param, refused.value.status) == (param, 400) and words in refused.value.message
 
 
-def test_stored_conversations_are_bounded_and_private() -> None:
+def test_stored_conversations_are_bounded_and_separated_by_client() -> None:
     messages = [ChatMessage(role="user", content="x" * 1000)]
     data = msgspec.json.encode(messages)
     size = len(data)
@@ -124,8 +124,8 @@ def test_stored_conversations_are_bounded_and_private() -> None:
             assert (error.param, error.code) == ("previous_response_id", "previous_response_not_found")
             return False
 
-    kept = [name for name in ("a0", "a1", "a2", "a3", "b0", "b1", "b2", "b3") if has(name[0], name)]
-    assert kept == ["a2", "a3", "b1", "b2", "b3"], "three of a client, five of all, the newest"
+    found = [name for name in ("a0", "a1", "a2", "a3", "b0", "b1", "b2", "b3") if has(name[0], name)]
+    assert found == ["a2", "a3", "b1", "b2", "b3"], "at most three per client and five in total"
     assert not has("c", "large") and not has("a", "b3")
 
 
@@ -137,9 +137,9 @@ def test_stored_conversations_are_bounded_and_private() -> None:
         ({"reasoning_effort": "low", "chat_template_kwargs": {"reasoning_effort": "max"}}, {"reasoning_effort": "max"}),
     ],
 )
-def test_the_effort_of_chat_completions_reaches_the_template_too(
+def test_reasoning_effort_of_chat_completions_is_passed_to_the_template(
     fields: dict[str, Any], settings: dict[str, Any]
 ) -> None:
     body = {"messages": [{"role": "user", "content": "hello"}]} | fields
     chat(read(json.dumps(body).encode(), ChatBody), MODEL)
-    assert MODEL.given[1] == settings
+    assert MODEL.arguments[1] == settings

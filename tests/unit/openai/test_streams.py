@@ -1,4 +1,4 @@
-"""Streams and whole responses are sent as fast as their connection accepts them."""
+"""Order and timing of streamed responses."""
 
 import threading
 import time
@@ -53,7 +53,7 @@ def test_a_late_stream_is_sent_once_with_urgent_tokens() -> None:
 @pytest.mark.parametrize(
     ("phase", "count", "waits"), [("prefill", 1, True), ("decode", 1, False), ("prefill", 17, False)]
 )
-def test_the_engines_thread_lets_first_tokens_be_written(
+def test_the_engine_thread_waits_until_first_tokens_are_written(
     phase: str, count: int, waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(of_engine, "HUB_SECONDS", 30.0)
@@ -73,7 +73,7 @@ def test_the_engines_thread_lets_first_tokens_be_written(
     assert bool(written) is waits
 
 
-def test_a_deadline_counts_from_the_arrival_and_not_from_when_the_body_had_been_read() -> None:
+def test_a_deadline_counts_from_the_arrival_of_the_request() -> None:
     request = ApiRequest(kind="completion", prompts=[Prompt(token_ids=[1])], sampling=SamplingParams())
     call = Call(request, "a", "m", "t", arrived_at=time.monotonic() - 100)
     engine = AsyncEngine(lambda do: do(), lambda: None, 8)
@@ -85,10 +85,10 @@ def test_a_deadline_counts_from_the_arrival_and_not_from_when_the_body_had_been_
 @pytest.mark.parametrize(
     ("shape", "alive"), [(Completions, b": waiting"), (Messages, b'event: ping\ndata: {"type":"ping"}')]
 )
-def test_a_stream_that_waits_shows_that_it_lives(
+def test_a_waiting_stream_sends_keepalive_comments(
     shape: type[ResponseFormat], alive: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Proxies end silent responses: the head is sent before the request is submitted, then a comment at intervals."""
+    """Proxies close silent connections, so the head is sent before the request is submitted, and then comments."""
     monkeypatch.setattr(call_response, "KEEP_ALIVE_SECONDS", 0.02)
     request = ApiRequest(kind="completion", prompts=[Prompt(token_ids=[1])], sampling=SamplingParams(), stream=True)
     call = Call(request, "a", "m", "t", arrived_at=time.monotonic())

@@ -1,4 +1,4 @@
-"""Tool calls and reasoning in a text, parsed whole and in a stream, however it is split."""
+"""Tool calls and reasoning in complete texts and in streams."""
 
 import json
 import random
@@ -32,7 +32,7 @@ READ = {"name": "read", "arguments": '{"path":"a.txt"}'}
         (HERMES, "Just text, 1 < 2.", "Just text, 1 < 2.", []),
         (HERMES, CALL, "", [READ]),
         (HERMES, f"I look.\n{CALL}\n{XML}", "I look.", [READ, READ]),
-        (HERMES, CALL.removesuffix("</tool_call>"), "", [READ]),  # some end at once
+        (HERMES, CALL.removesuffix("</tool_call>"), "", [READ]),  # without an end tag
         (HERMES, "<tool_call>{</tool_call>", "<tool_call>{</tool_call>", []),
         (HERMES, f"<tool_call>{'[' * 9999}", f"<tool_call>{'[' * 9999}", []),
         (HERMES, f"{CALL}<tool_call>3</tool_call>", f"{CALL}<tool_call>3</tool_call>", []),
@@ -53,15 +53,17 @@ READ = {"name": "read", "arguments": '{"path":"a.txt"}'}
         (LLAMA, "", "", []),
     ],
 )
-def test_a_text_is_split(format: Format, text: str, content: str, functions: list[dict[str, str]]) -> None:
-    spoken, calls = format.split(text, is_start=True)
-    assert (spoken, [call["function"] for call in calls]) == (content, functions)
+def test_a_text_is_split_into_content_and_tool_calls(
+    format: Format, text: str, content: str, functions: list[dict[str, str]]
+) -> None:
+    found_content, calls = format.split(text, is_start=True)
+    assert (found_content, [call["function"] for call in calls]) == (content, functions)
     if format is not MISTRAL:
         assert len({call["id"] for call in calls}) == len(calls)
     assert all(len(call["id"]) == 9 for call in calls) or format is not MISTRAL
 
 
-def test_only_what_may_become_a_call_is_held() -> None:
+def test_only_text_that_may_begin_a_tool_call_is_held_back() -> None:
     for text in ("a <tool", "a <tool_call>{", "a <", "a \n"):
         assert HERMES.possible_start(text, True) == 1
     assert HERMES.possible_start("a < b", True) == len("a < b")
@@ -79,7 +81,9 @@ def test_only_what_may_become_a_call_is_held() -> None:
         ('{"name": function name, "parameters": dictionary of argument name and its value}', LLAMA),
     ],
 )
-def test_the_template_says_which_format(template: str, format: Format | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tool_call_format_is_detected_from_the_template(
+    template: str, format: Format | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert format_of(template) is format
     model = FakeModel()
     monkeypatch.setattr(model, "chat_template", template, raising=False)
@@ -92,7 +96,7 @@ def test_the_template_says_which_format(template: str, format: Format | None, mo
 
 
 def test_tools_that_the_template_would_drop_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = Tool(type="function", function={"name": "f"})
+    tool = Tool(type="function", function={"name": "f"})
     messages = [ChatMessage(role="user", content="ab")]
     model = FakeModel()
     monkeypatch.setattr(model, "has_chat_template", True)
@@ -104,14 +108,14 @@ def test_tools_that_the_template_would_drop_are_refused(monkeypatch: pytest.Monk
         monkeypatch.setattr(model, "chat_template", template)
         assert conversation(messages, model)
         if is_read:
-            assert conversation(messages, model, tools=[given])
+            assert conversation(messages, model, tools=[tool])
         else:
             with pytest.raises(ApiError, match="the chat template of fake does not use tools: send none") as refused:
-                conversation(messages, model, tools=[given])
+                conversation(messages, model, tools=[tool])
             assert (refused.value.param, refused.value.status) == ("tools", 400)
 
 
-def test_the_template_and_the_prompt_say_whether_it_thinks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_template_and_prompt_determine_whether_reasoning_is_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     model = FakeModel()
     assert parser_settings(model, list(b"<think>\n"), True, True) is None
     monkeypatch.setattr(model, "chat_template", "{{ '</think>' }}", raising=False)
@@ -123,7 +127,7 @@ def output(text: str, token_id: int = 0) -> Output:
     return Output(seq_id=0, token_id=token_id, token_bytes=text.encode(), text=text, logprob=-1.0, top=[])
 
 
-def asked_for(settings: ParserSettings | None, logprobs: int | None = None) -> tuple[Call, Choice]:
+def call_with(settings: ParserSettings | None, logprobs: int | None = None) -> tuple[Call, Choice]:
     request = ApiRequest(
         kind="chat",
         prompts=[Prompt(token_ids=[1])],
@@ -135,8 +139,8 @@ def asked_for(settings: ParserSettings | None, logprobs: int | None = None) -> t
     return call, call.sub_requests[0].add_choice(0)
 
 
-def whole(settings: ParserSettings | None, *outputs: Output, logprobs: int | None = None) -> dict[str, Any]:
-    call, choice = asked_for(settings, logprobs)
+def complete_choice(settings: ParserSettings | None, *outputs: Output, logprobs: int | None = None) -> dict[str, Any]:
+    call, choice = call_with(settings, logprobs)
     choice.outputs, choice.finish_reason = [*outputs], "stop"
     (found,) = response_body(call, lambda _: b"")["choices"]
     return dict(found)
@@ -163,12 +167,12 @@ TEXTS = [
 
 @pytest.mark.parametrize("logprobs", [None, 0])
 @pytest.mark.parametrize(("settings", "text"), TEXTS)
-def test_a_stream_equals_the_whole_answer(settings: ParserSettings, text: str, logprobs: int | None) -> None:
-    wanted = whole(settings, output(text), logprobs=logprobs)
-    message = wanted["message"]
+def test_streamed_deltas_equal_the_complete_response(settings: ParserSettings, text: str, logprobs: int | None) -> None:
+    expected = complete_choice(settings, output(text), logprobs=logprobs)
+    message = expected["message"]
     for seed in range(20):
         draw, at, deltas = random.Random(seed), 0, list[dict[str, Any]]()
-        call, choice = asked_for(settings, logprobs)
+        call, choice = call_with(settings, logprobs)
         while at < len(text) or choice.finish_reason is None:
             end = min(len(text), at + draw.randrange(4))
             choice.outputs.append(output(text[at:end]))
@@ -178,7 +182,7 @@ def test_a_stream_equals_the_whole_answer(settings: ParserSettings, text: str, l
                 deltas += json.loads(event.removeprefix(b"data: "))["choices"]
         for name in ("content", "reasoning_content"):
             assert "".join(one["delta"].get(name, "") for one in deltas) == (message.get(name) or "")
-        assert deltas[-1]["finish_reason"] == wanted["finish_reason"]
+        assert deltas[-1]["finish_reason"] == expected["finish_reason"]
         calls = [one["function"] for one in deltas[-1]["delta"].get("tool_calls", [])]
         assert calls == [one["function"] for one in message.get("tool_calls", [])]
         scored = b"".join(bytes(b["bytes"]) for one in deltas for b in (one["logprobs"] or {"content": []})["content"])
@@ -190,17 +194,17 @@ def test_reasoning_is_separated_from_content() -> None:
         (ParserSettings(thinks=False), f"{THINKS}So."),
         (ParserSettings(thinks=True), "Let me see.</think>So."),
     ):
-        message = whole(settings, output(text))["message"]
+        message = complete_choice(settings, output(text))["message"]
         assert (message["reasoning_content"], message["content"]) == ("Let me see.", "So.")
-    message = whole(ParserSettings(thinks=False), output("a <think>b</think>c"))["message"]
+    message = complete_choice(ParserSettings(thinks=False), output("a <think>b</think>c"))["message"]
     assert message["content"] == "a <think>b</think>c" and "reasoning_content" not in message
-    call, choice = asked_for(ParserSettings(thinks=False))
+    call, choice = call_with(ParserSettings(thinks=False))
     choice.outputs, choice.finish_reason = [output(text) for text in ("<think>", "a", "b", "</think>", "c")], "stop"
     response_body(call, lambda _: b"")
     assert choice.parser and choice.parser.num_reasoning_tokens == 3
 
 
-def test_special_tokens_that_mean_something_are_read_though_they_are_in_no_text() -> None:
+def test_special_tokens_that_mark_tool_calls_are_recognized() -> None:
     settings = ParserSettings(MISTRAL, marks={7: "[TOOL_CALLS]", 8: "[ARGS]"})
     parts = [
         output("I look."),
@@ -210,15 +214,15 @@ def test_special_tokens_that_mean_something_are_read_though_they_are_in_no_text(
         output('{"path": "a.txt"}'),
         output("", 9),
     ]
-    message = whole(settings, *parts)["message"]
+    message = complete_choice(settings, *parts)["message"]
     assert message["content"] == "I look." and message["tool_calls"][0]["function"] == READ
 
 
-def test_without_tools_the_same_words_are_text() -> None:
-    found = whole(None, output(CALL))
+def test_without_tools_a_tool_call_is_plain_text() -> None:
+    found = complete_choice(None, output(CALL))
     assert found["message"]["content"] == CALL and found["finish_reason"] == "stop"
 
 
-def test_only_the_first_call_is_told_where_one_is_asked_for() -> None:
-    message = whole(ParserSettings(HERMES, parallel=False), output(CALL + CALL))["message"]
+def test_only_the_first_call_is_returned_without_parallel_tool_calls() -> None:
+    message = complete_choice(ParserSettings(HERMES, parallel=False), output(CALL + CALL))["message"]
     assert len(message["tool_calls"]) == 1 and message["content"] is None

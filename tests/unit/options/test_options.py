@@ -1,4 +1,4 @@
-"""An option added to a struct and to the words appears everywhere."""
+"""Options of the settings: flags, checks, texts, and the page's table."""
 
 import argparse
 from typing import Annotated, Any
@@ -27,7 +27,7 @@ NEW = {
 
 
 class WithOneMore(EngineConfig, frozen=True, kw_only=True):
-    """Engine settings with one more option, as a developer would add it."""
+    """Engine settings with a new option, as a developer would add it."""
 
     watermark: Annotated[
         int | None, Option(ge=0, le=8, served_max=4, control=Control(group="scheduler", usual=(0, 2), none_as=0))
@@ -43,8 +43,8 @@ def with_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payload, "words_in", words)
 
 
-def test_no_option_takes_a_whole_number_that_a_log_does_not() -> None:
-    """All options with whole numbers are checked, with or without a range of their own."""
+def test_integers_outside_the_logs_range_are_refused_by_every_option() -> None:
+    """The limit applies to all options with integers, with or without a range."""
     assert MAX_WHOLE == limits.MAX_WHOLE
     for struct in STRUCTS:
         for name, row in table_of(struct).items():
@@ -55,7 +55,7 @@ def test_no_option_takes_a_whole_number_that_a_log_does_not() -> None:
 
 
 @pytest.mark.usefixtures("with_words")
-def test_an_option_that_is_added_has_a_flag_with_help() -> None:
+def test_a_new_option_has_a_flag_with_help() -> None:
     parser = argparse.ArgumentParser()
     add_options(parser.add_argument_group("engine"), WithOneMore)
     assert parser.parse_args([]).watermark is None
@@ -63,7 +63,7 @@ def test_an_option_that_is_added_has_a_flag_with_help() -> None:
     assert "blocks kept free (default: no block)" in parser.format_help()
 
 
-def test_an_option_that_is_added_is_checked() -> None:
+def test_a_new_option_is_checked() -> None:
     assert out_of_range(WithOneMore()) is None and out_of_range(WithOneMore(watermark=8)) is None
     assert out_of_range(WithOneMore(watermark=9)) == "watermark must be between 0 and 8, not 9"
     assert over_served_max(WithOneMore(watermark=4)) is None
@@ -72,7 +72,7 @@ def test_an_option_that_is_added_is_checked() -> None:
 
 
 @pytest.mark.usefixtures("with_words")
-def test_an_option_that_is_added_reaches_the_page_with_its_words() -> None:
+def test_a_new_option_is_sent_to_the_page_with_its_texts() -> None:
     payload = msgspec.to_builtins(options_payload(tables_of(engine=WithOneMore)))
     assert payload["tables"]["engine"][-1] == {
         "name": "watermark",
@@ -80,7 +80,7 @@ def test_an_option_that_is_added_reaches_the_page_with_its_words() -> None:
         "default": None,
         "optional": True,
         "ge": 0,
-        "le": 4,  # what the server takes, which is less than what the engine does
+        "le": 4,  # the server's maximum, which is below the engine's
         "control": {"group": "scheduler", "usual": (0, 2), "none_as": 0},
     }
     labels = {language: words["watermark"]["label"] for language, words in payload["words"].items()}
@@ -88,22 +88,22 @@ def test_an_option_that_is_added_reaches_the_page_with_its_words() -> None:
 
 
 def test_a_field_without_an_option_is_refused() -> None:
-    class Forgotten(Struct):
+    class WithoutOption(Struct):
         size: int = 1
 
     with pytest.raises(TypeError, match="size needs a default and one Option"):
-        table_of(Forgotten)
+        table_of(WithoutOption)
 
 
 @pytest.mark.parametrize("language", languages())
-def test_every_language_has_words_for_every_option_and_value(language: str) -> None:
+def test_every_language_has_texts_for_every_option_and_value(language: str) -> None:
     words = words_in(language)
     rows = {name: row for settings in STRUCTS for name, row in table_of(settings).items()}
     assert set(words) == set(rows)
     for name, row in rows.items():
         texts = words[name]
         assert texts.label and texts.help and not texts.help.endswith((".", "。")), name
-        assert not row.optional or texts.none, f"{name} may be None, and {language} has no word for it"
+        assert not row.optional or texts.none, f"{name} may be None, and {language} has no text for None"
         assert set(texts.values) | set(texts.values_help) <= set(row.choices), name
         assert set(texts.values) == set(words_in("en")[name].values), name
         assert set(texts.values_help) == set(words_in("en")[name].values_help), name
@@ -143,12 +143,12 @@ def test_defaults_are_in_range(settings: type[Struct]) -> None:
         ({"max_tokens": 4, "min_tokens": 5}, r"min_tokens must be between 0 and max_tokens \(4\), not 5"),
     ],
 )
-def test_sampling_out_of_range_is_named(fields: dict[str, Any], message: str) -> None:
+def test_invalid_sampling_parameters_are_refused_by_name(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         SamplingParams(**fields).checked()
 
 
-def test_without_flags_the_command_line_gives_the_defaults() -> None:
+def test_flags_have_the_defaults_of_the_settings() -> None:
     parser = argparse.ArgumentParser()
     add_sampling_options(parser)
     add_engine_options(parser)
@@ -156,7 +156,7 @@ def test_without_flags_the_command_line_gives_the_defaults() -> None:
     assert engine_config(arguments) == EngineConfig() and sampling_params(arguments) == SamplingParams()
 
 
-def test_flags_reach_the_settings() -> None:
+def test_flags_set_the_options() -> None:
     parser = argparse.ArgumentParser()
     add_sampling_options(parser)
     add_engine_options(parser)
@@ -168,14 +168,14 @@ def test_flags_reach_the_settings() -> None:
     )
 
 
-def test_value_sets_are_those_of_the_types() -> None:
+def test_choices_are_the_values_of_the_literal_types() -> None:
     rows = table_of(EngineConfig)
     assert rows["kv_cache_dtype"].choices == KVCacheDtype.__args__  # type: ignore[attr-defined]
     assert rows["fault"].choices == FaultName.__args__ and rows["fault"].optional  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("settings", STRUCTS)
-def test_a_value_of_another_type_is_refused_wherever_settings_are_made(settings: type[Struct]) -> None:
+def test_values_of_wrong_types_are_refused_by_constructor_and_replace(settings: type[Struct]) -> None:
     wrong: dict[str, list[Any]] = {
         "choice": ["x" * 9, 1, True],
         "switch": ["false", 0, 1],
@@ -193,7 +193,7 @@ def test_a_value_of_another_type_is_refused_wherever_settings_are_made(settings:
                 msgspec.structs.replace(settings(), **{name: value})
 
 
-def test_a_misspelt_choice_is_answered_with_the_one_that_was_meant() -> None:
+def test_a_misspelt_choice_is_refused_with_a_suggestion() -> None:
     with pytest.raises(
         ConfigError, match=r"^strategy must be one of paged, .*, not 'contigous'; did you mean contiguous"
     ):

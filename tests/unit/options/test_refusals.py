@@ -1,4 +1,4 @@
-"""Refusals of settings exist in every language in which the options have words."""
+"""Refusals of settings, which exist in every language of the options' texts."""
 
 import ast
 from pathlib import Path
@@ -17,12 +17,12 @@ from engine.setup.resolve import resolve
 
 parse = Formatter().parse
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
-ASKED_BY_A_PAGE = ("engine/config.py", "engine/setup/*.py", "engine/speculate/*.py", "engine/cluster/build.py",
+SHOWN_ON_THE_PAGE = ("engine/config.py", "engine/setup/*.py", "engine/speculate/*.py", "engine/cluster/build.py",
                    "app/models/live_engine.py", "app/models/live_cluster.py")  # fmt: skip
 
 
 def wrong_values(row: OptionRow) -> list[Any]:
-    """Return values that an option refuses: of another type, and outside each of its bounds."""
+    """Return values of another type, and values outside each bound of the option."""
     option: Option = row.option
     found: list[Any] = [object()]
     if row.kind in ("integer", "number"):
@@ -37,20 +37,20 @@ def wrong_values(row: OptionRow) -> list[Any]:
 
 
 def refusal_of(settings: type[Struct], name: str, value: Any) -> dict[str, str] | None:
-    """Return the translations of a value's refusal beside English; None if it is accepted."""
+    """Return the translations of the refusal of a value, or None if it is accepted."""
     try:
-        made = settings(**{name: value})
-        if isinstance(made, SamplingParams):
-            made.checked()
-        elif isinstance(made, EngineConfig):
-            resolve(made, 512)
+        instance = settings(**{name: value})
+        if isinstance(instance, SamplingParams):
+            instance.checked()
+        elif isinstance(instance, EngineConfig):
+            resolve(instance, 512)
     except ConfigError as error:
         return error.translations
     return None
 
 
 @pytest.mark.parametrize("settings", [EngineConfig, SamplingParams])
-def test_every_option_refuses_in_every_language(settings: type[Struct]) -> None:
+def test_every_option_has_refusals_in_every_language(settings: type[Struct]) -> None:
     others = set(languages()) - {"en"}
     for name, row in table_of(settings).items():
         refusals = [found for value in wrong_values(row) if (found := refusal_of(settings, name, value)) is not None]
@@ -59,10 +59,10 @@ def test_every_option_refuses_in_every_language(settings: type[Struct]) -> None:
         assert all(name in text or row.kind == "map" for found in refusals for text in found.values()), refusals
 
 
-def test_no_refusal_of_a_setting_is_said_in_english_alone() -> None:
-    """A sentence in the code itself has no translation."""
+def test_refusals_of_settings_are_not_written_in_the_code() -> None:
+    """A sentence in the code has no translation."""
     plain = []
-    for pattern in ASKED_BY_A_PAGE:
+    for pattern in SHOWN_ON_THE_PAGE:
         for path in ROOT.glob(pattern):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 match node:

@@ -1,4 +1,4 @@
-"""Invented sessions of agents, each with one known break: two for each cause."""
+"""Invented sessions of agents with a known break, two for each cause."""
 
 import copy
 import json
@@ -12,7 +12,7 @@ WORDS = ("river", "moon", "tide", "flower", "night", "sand", "frost", "tower", "
 
 
 class Session(NamedTuple):
-    """Bodies of requests; `cause` and `path` of the break in the last of them; "": it has none."""
+    """Bodies of requests, with cause and path of the break in the last one ("" for none)."""
 
     name: str
     bodies: list[dict[str, Any]]
@@ -25,7 +25,7 @@ def encode(text: str) -> list[int]:
 
 
 def verdicts(entries: list[dict[str, Any]], folder: Path) -> list[Verdict]:
-    """Play requests, with one token for each byte."""
+    """Return the verdicts of requests with one token per byte."""
     file, player = folder / "session.jsonl", CacheReplay(encode, Settings())
     file.write_text("\n".join(map(json.dumps, entries)))
     return [player.run(request) for request in read_prompts(file).requests]
@@ -44,7 +44,7 @@ def tool(name: str, description: str = "", **properties: Any) -> dict[str, Any]:
 
 
 def chat(turns: int, system: str = "", tools: tuple[str, ...] = (), reasoning: bool = False) -> dict[str, Any]:
-    """Return an OpenAI chat body up to the question of a turn."""
+    """Return an OpenAI chat body that ends with the question of the last turn."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": system or text(1)}]
     for turn in range(1, turns + 1):
         messages.append({"role": "user", "content": f"Question {turn}: {text(10 + turn)}"})
@@ -60,7 +60,7 @@ def chat(turns: int, system: str = "", tools: tuple[str, ...] = (), reasoning: b
 
 
 def anthropic(turns: int, system: str = "", tools: tuple[str, ...] = ("read",)) -> dict[str, Any]:
-    """Return a Messages body of the same conversation, in blocks, with a tool's call and result in each turn."""
+    """Return a Messages body in blocks, with a tool call and its result in each earlier turn."""
     messages: list[dict[str, Any]] = []
     for turn in range(1, turns + 1):
         messages.append({"role": "user", "content": [{"type": "text", "text": f"Question {turn}: {text(10 + turn)}"}]})
@@ -331,7 +331,7 @@ def _sessions() -> list[Session]:
             "other_cache_salt",
             "cache_salt",
         ),
-        # nobody can know
+        # undecidable
         Session(
             "other roles in a call",
             [long, changed(chat(7), "messages", 4, to={"role": "tool", "content": text(98)})],

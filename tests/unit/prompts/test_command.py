@@ -1,4 +1,4 @@
-"""`kvtheater prompts`, as text, JSON and a page."""
+"""Output of `kvtheater prompts` as text, JSON and a page."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from tests.unit.prompts.sessions import SESSIONS
 
 @pytest.fixture(autouse=True)
 def characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count one token for each byte, without a tokenizer."""
+    """Replace the tokenizer by one token per byte."""
     monkeypatch.setattr(prompts, "_encode", lambda name: lambda text: list(text.encode()))
 
 
@@ -43,7 +43,7 @@ def test_the_report_lists_hits_breaks_and_savings(
 
 
 def test_a_proposal_saves_the_stated_tokens(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Only a clock changes: without it each turn hits all of the previous one but its last, partial block."""
+    """Without the changing clock, each turn would hit the previous one except its partial last block."""
     clock = next(session for session in SESSIONS if session.name == "clock")
     file.write_text("\n".join(map(json.dumps, clock.bodies)))
     main(["prompts", str(file)])
@@ -58,7 +58,7 @@ def test_a_proposal_saves_the_stated_tokens(file: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_page_needs_no_network_and_escapes(language: str, file: Path, tmp_path: Path) -> None:
+def test_the_page_loads_nothing_and_escapes_texts(language: str, file: Path, tmp_path: Path) -> None:
     hostile = "</script><img src=x onerror=alert(1)> <script>"
     bodies = [{"model": "m", "messages": [{"role": "system", "content": f"{n} {hostile}"}]} for n in range(2)]
     file.write_text(file.read_text() + "\n" + "\n".join(map(json.dumps, bodies)))
@@ -79,7 +79,7 @@ def test_private_output_has_no_text(file: Path, tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.parametrize(("language", "first"), [("en", "Session 1"), ("zh", "会话 1")])
-def test_a_session_without_a_name_is_numbered_in_the_readers_language(
+def test_unnamed_sessions_are_numbered_in_the_pages_language(
     language: str, first: str, file: Path, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.html"
@@ -88,7 +88,7 @@ def test_a_session_without_a_name_is_numbered_in_the_readers_language(
     assert f"<h3>{first}</h3>" in text and "<h3>session" not in text
 
 
-def test_the_most_expensive_breaks_come_first_and_lead_to_their_turns(tmp_path: Path) -> None:
+def test_the_most_expensive_breaks_come_first_with_links_to_their_turns(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     main(["prompts", str(EXAMPLE), "--html", str(page)])
     text = page.read_text()
@@ -98,7 +98,7 @@ def test_the_most_expensive_breaks_come_first_and_lead_to_their_turns(tmp_path: 
     assert all(f'<details id="{place}"' in text for _, place in worst)
 
 
-def test_an_exported_page_says_what_it_holds_and_what_the_breaks_cost(
+def test_an_export_reports_its_texts_and_the_costs_of_breaks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.html"
@@ -113,7 +113,7 @@ def test_an_exported_page_says_what_it_holds_and_what_the_breaks_cost(
     assert "the page has no texts" in capsys.readouterr().out and "秒的预填充" in page.read_text()
 
 
-def test_a_proposal_shows_the_place_that_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_proposal_shows_an_example_of_the_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["prompts", str(EXAMPLE), "--json"])
     found = json.loads(capsys.readouterr().out)["savings"]
     for saving in found:
@@ -123,7 +123,7 @@ def test_a_proposal_shows_the_place_that_changes(tmp_path: Path, capsys: pytest.
 
 
 def test_evictions_are_reported(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    prompts = ["a" * 400, "b" * 400, "c" * 400, "a" * 400]  # of 25 blocks
+    prompts = ["a" * 400, "b" * 400, "c" * 400, "a" * 400]  # 25 blocks each
     file.write_text("\n".join(json.dumps({"input": prompt}) for prompt in prompts))
     assert main(["prompts", str(file), "--num-blocks", "60"]) == 0
     assert "1 request hits less: evicted for request 3" in capsys.readouterr().out
@@ -148,7 +148,7 @@ def test_prompts_over_the_pool_are_counted(file: Path, tmp_path: Path, capsys: p
     assert [one["is_answer_left_out"] for one in found] == [True, False, False]
 
 
-def test_numbers_of_causes_and_limits_are_written_as_numbers() -> None:
+def test_numbers_in_causes_and_limits_are_formatted() -> None:
     say = words("en")
     assert say.limit(Hit(0, "too_short", "1024")) == "shorter than the 1,024 tokens that are cached"
     for count, shown in (("1", "1 part"), ("2", "2 parts")):
@@ -156,7 +156,7 @@ def test_numbers_of_causes_and_limits_are_written_as_numbers() -> None:
         assert say.cause(parted) == f"earlier messages were left out ({shown})"
 
 
-def test_every_cause_limit_and_proposal_has_words() -> None:
+def test_every_cause_limit_and_proposal_has_a_text() -> None:
     english, chinese = words("en")._texts, words("zh")._texts
     assert english.keys() == chinese.keys()
     causes = {f"cause.{one}" for one in Cause.__args__ if one not in ("another_question", "new_conversation")}  # type: ignore[attr-defined]

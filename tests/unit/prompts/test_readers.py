@@ -1,4 +1,4 @@
-"""Files of requests in the shapes that programs write."""
+"""Request files in the formats of several programs."""
 
 import copy
 import json
@@ -88,7 +88,7 @@ FILES: dict[str, tuple[str, Any]] = {
 
 @pytest.mark.parametrize("lines", [True, False], ids=["lines", "indented"])
 @pytest.mark.parametrize("name", FILES)
-def test_all_file_shapes_give_the_same_request(name: str, lines: bool, tmp_path: Path) -> None:
+def test_all_file_formats_give_the_same_request(name: str, lines: bool, tmp_path: Path) -> None:
     shape, document = FILES[name]
     path = tmp_path / "file"
     path.write_text(f"{json.dumps(document)}\n" * 2 if lines else json.dumps(document, indent=1))
@@ -112,7 +112,7 @@ def test_all_file_shapes_give_the_same_request(name: str, lines: bool, tmp_path:
         ({}, (None, None)),
     ],
 )
-def test_tokens_of_answers_and_their_reasoning_are_read(
+def test_output_and_reasoning_tokens_are_read(
     usage: dict[str, Any], reported: tuple[int | None, int | None], tmp_path: Path
 ) -> None:
     path = tmp_path / "proxy"
@@ -121,8 +121,8 @@ def test_tokens_of_answers_and_their_reasoning_are_read(
     assert (request.reported_output, request.reported_reasoning) == reported
 
 
-def test_responses_and_messages_have_the_same_order(tmp_path: Path) -> None:
-    """The order is tools, system prompt, messages; in the Responses API as items."""
+def test_tools_and_system_prompt_precede_messages_in_every_api(tmp_path: Path) -> None:
+    """Responses has items instead of messages."""
     items = [
         {"role": "user", "content": [{"type": "input_text", "text": "q"}]},
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "r"}]},
@@ -165,7 +165,7 @@ def test_entries_that_are_no_requests_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", [chat, anthropic])
 @pytest.mark.parametrize("mode", ["redacted", "whole", "private"])
-def test_proxy_files_diverge_like_the_requests(mode: Mode, shape: Any, tmp_path: Path) -> None:
+def test_proxy_files_of_every_mode_give_the_same_verdicts(mode: Mode, shape: Any, tmp_path: Path) -> None:
     path = tmp_path / "proxy"
     file = Exchanges(path, mode, b"secret")
     for body in (shape(2, tools=("read",)), shape(3, tools=("read",)), shape(3, "Another.", ("read",))):
@@ -206,8 +206,8 @@ def parts(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @settings(max_examples=50, deadline=None)
 @given(data=st.data())
-def test_a_value_of_another_kind_is_read_or_named(data: st.DataObject) -> None:
-    """Everything that is read can be played and shown."""
+def test_unexpected_values_are_read_or_reported(data: st.DataObject) -> None:
+    """Every request that is read can be simulated and shown on the page."""
     document = copy.deepcopy(data.draw(st.sampled_from([BODY, anthropic(2), *(one for _, one in FILES.values())])))
     path = data.draw(st.sampled_from(parts(document)[1:]))
     part = document
@@ -227,7 +227,7 @@ def test_a_value_of_another_kind_is_read_or_named(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("count", [-1, 10**400])
-def test_a_number_of_tokens_that_cannot_be_is_named(count: int, tmp_path: Path) -> None:
+def test_impossible_token_counts_are_reported(count: int, tmp_path: Path) -> None:
     path = tmp_path / "requests.jsonl"
     entry = {"path": "/v1/messages", "time": TIME, "request": BODY, "usage": {"input_tokens": 1}}
     path.write_text(json.dumps(entry) + "\n" + json.dumps(entry | {"usage": {"input_tokens": count}}))
@@ -236,14 +236,14 @@ def test_a_number_of_tokens_that_cannot_be_is_named(count: int, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("mode", ["redacted", "private"])
-def test_a_prompt_of_completions_is_read(mode: Mode, tmp_path: Path) -> None:
+def test_completion_prompts_are_read(mode: Mode, tmp_path: Path) -> None:
     file = tmp_path / "traffic.jsonl"
     exchanges = Exchanges(file, mode, b"secret")
     for prompt in ("tide and moon", "tide and sun", [8123, 8124]):
         exchanges.add("/v1/completions", 0.0, json.dumps({"model": "m", "prompt": prompt}).encode(), None, ())
     exchanges.close()
     found = read_prompts(file)
-    number = 3 if mode == "private" else 2  # of token ids the private line has a hash
+    number = 3 if mode == "private" else 2  # private lines have only a hash of token ids
     assert [[one.path for one in request.segments] for request in found.requests] == [["prompt"]] * number
     assert found.requests[0].segments != found.requests[1].segments and sum(found.unread.values()) == 3 - number
     assert ("8123" in file.read_text()) == (mode == "redacted")

@@ -1,4 +1,4 @@
-"""Prompts rendered by a chat template, and answers: hits equal those of the engine's own cache."""
+"""Prompts and answers rendered by a chat template, with the hits of the engine's own cache."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ DROPPING = HEAD + "{% if loop.index0 + 3 > messages | length %}" + THOUGHT + "{%
 EMPTY_THOUGHT = HEAD + BODY + ASK.replace("<|assistant|>", "<|assistant|><think></think>")
 TRIMMING = HEAD + "{{ m.content | trim }}\n{% endfor %}Answer: "
 
-SPECIAL = TOOLS + HEAD + "{{ m.content | trim }}<|endoftext|>{% endfor %}" + ASK  # which is one token
+SPECIAL = TOOLS + HEAD + "{{ m.content | trim }}<|endoftext|>{% endfor %}" + ASK  # a single token
 
 
 def folder_with(source: str, folder: Path) -> Path:
@@ -70,7 +70,7 @@ def requests_of(bodies: list[dict[str, Any]]) -> list[PromptRequest]:
     return with_answers(found)
 
 
-def played(template: ChatTemplate, bodies: list[dict[str, Any]]) -> tuple[list[PromptRequest], list[Verdict]]:
+def play(template: ChatTemplate, bodies: list[dict[str, Any]]) -> tuple[list[PromptRequest], list[Verdict]]:
     requests = list(rendered(requests_of(bodies), template, conversation_of))
     player = CacheReplay(template.encode, Settings())
     return requests, [player.run(request) for request in requests]
@@ -80,29 +80,29 @@ def breaks(verdicts: list[Verdict]) -> list[tuple[str, str]]:
     return [(verdict.parted.cause, verdict.parted.path) for verdict in verdicts if verdict.parted]
 
 
-def test_a_template_that_drops_reasoning_is_the_cause_and_one_that_appends_none(
+def test_a_template_that_drops_reasoning_is_a_cause_and_an_appending_one_is_not(
     templates: dict[str, ChatTemplate],
 ) -> None:
     bodies = [chat(turns, reasoning=True) for turns in (1, 2, 3, 4)]
-    assert breaks(played(templates[APPENDING], bodies)[1]) == []
-    found = breaks(played(templates[DROPPING], bodies)[1])
+    assert breaks(play(templates[APPENDING], bodies)[1]) == []
+    found = breaks(play(templates[DROPPING], bodies)[1])
     assert found == [("template_differs", f"messages[{2 * turn}].content (template)") for turn in (1, 2)]
-    assert breaks(played(templates[EMPTY_THOUGHT], bodies[:2])[1]) == [
+    assert breaks(play(templates[EMPTY_THOUGHT], bodies[:2])[1]) == [
         ("template_differs", "messages[2].content (template)")
     ]
 
 
-def test_client_changes_have_the_same_causes(templates: dict[str, ChatTemplate]) -> None:
+def test_changes_by_the_client_have_the_same_causes_with_a_template(templates: dict[str, ChatTemplate]) -> None:
     tools = {"tools": [tool("read"), tool("write")]}
     bodies = [chat(2) | tools, changed(chat(3), "messages", 2, "content", to=text(96, 70)) | tools]
     bodies.append(bodies[-1] | {"tools": tools["tools"][::-1]})
-    assert breaks(played(templates[APPENDING], bodies)[1]) == [
+    assert breaks(play(templates[APPENDING], bodies)[1]) == [
         ("message_edited", "messages[2].content"),
         ("tools_reordered", "tools[0].function.name"),
     ]
 
 
-def test_a_conversation_is_the_same_from_each_api() -> None:
+def test_bodies_of_each_api_give_the_same_conversation() -> None:
     call = {"name": "read", "arguments": {"path": "a.txt"}}
     schema = {"type": "object"}
     of_chat = {
@@ -137,19 +137,19 @@ def test_a_conversation_is_the_same_from_each_api() -> None:
     assert [other.messages for other in others] == [first.messages] * 2
     assert [other.settings["tools"] for other in others] == [first.settings["tools"]] * 2 != [None] * 2
     with pytest.raises(ValueError, match="messages"):
-        conversation_of({"messages": [{"role": "nobody", "content": "x"}]})
+        conversation_of({"messages": [{"role": "unknown", "content": "x"}]})
 
 
-SAID = st.sampled_from([text(seed, words) for seed in (3, 4, 5) for words in (1, 8, 30)] + [" spaces around \n"])
-TURNS = st.lists(st.tuples(SAID, SAID, st.one_of(st.none(), SAID)), min_size=1, max_size=4)
+TEXTS = st.sampled_from([text(seed, words) for seed in (3, 4, 5) for words in (1, 8, 30)] + [" spaces around \n"])
+TURNS = st.lists(st.tuples(TEXTS, TEXTS, st.one_of(st.none(), TEXTS)), min_size=1, max_size=4)
 
 
 @settings(max_examples=60, deadline=None)
 @given(sessions=st.lists(TURNS, min_size=1, max_size=3), which=st.integers(0, 4))
-def test_hits_are_those_of_the_engines_cache_on_the_rendered_prompts(
+def test_hits_equal_those_of_the_engines_cache_for_rendered_prompts(
     templates: dict[str, ChatTemplate], sessions: list[Any], which: int
 ) -> None:
-    """Sessions alternate, some with a shared prefix; the engine's cache gets the tokens of the whole prompts."""
+    """Sessions alternate, some with a shared prefix. The engine's cache gets the tokens of the full prompts."""
     template = list(templates.values())[which]
     bodies: list[dict[str, Any]] = []
     for turns in sessions:
@@ -159,7 +159,7 @@ def test_hits_are_those_of_the_engines_cache_on_the_rendered_prompts(
             bodies.append({"model": "m", "messages": list(messages)})
             more = {} if thought is None else {"reasoning_content": thought}
             messages.append({"role": "assistant", "content": answer, **more})
-    requests, verdicts = played(template, bodies)
+    requests, verdicts = play(template, bodies)
     engine = EngineCache(num_blocks=2000, block_size=16)
     for index, (request, verdict) in enumerate(zip(requests, verdicts, strict=True)):
         assert request.held is not None
@@ -175,17 +175,17 @@ def test_hits_are_those_of_the_engines_cache_on_the_rendered_prompts(
     [
         ({}, False, True),
         ({"generated": 1}, False, True),
-        ({"generated": 12}, False, True),  # the stop string did not come back
+        ({"generated": 12}, False, True),  # the stop string is not returned
         ({"generated": 200}, False, False),
         ({"generated": 12, "reasoned": 10}, False, False),
         ({"generated": 200, "reasoned": 0}, False, True),
         ({"generated": 200, "reasoned": 190}, True, True),
     ],
 )
-def test_nothing_of_an_answer_behind_hidden_reasoning_is_cached(
+def test_answers_after_hidden_reasoning_are_not_cached(
     reported: dict[str, int], reasoning: bool, is_cached: bool, source: str | None, templates: dict[str, ChatTemplate]
 ) -> None:
-    """`generated`: tokens in addition to the returned ones."""
+    """`generated` counts tokens in addition to the returned ones."""
     template = templates[source or APPENDING]
     first, second = chat(1, reasoning=reasoning), chat(2, reasoning=reasoning)
     shown = "".join(str(second["messages"][2].get(name, "")) for name in ("reasoning_content", "content"))
@@ -196,23 +196,23 @@ def test_nothing_of_an_answer_behind_hidden_reasoning_is_cached(
         player = CacheReplay(template.encode, Settings())
         verdicts = [player.run(one) for one in requests_of([first, second])]
     else:
-        _, verdicts = played(template, [first, second])
+        _, verdicts = play(template, [first, second])
     num_hit = verdicts[1].hits["sglang"].num_tokens
     assert (num_hit >= verdicts[0].num_tokens + num_shown - 1) == is_cached
     assert is_cached or num_hit <= verdicts[0].num_tokens
 
 
-def test_a_short_text_is_not_taken_for_a_word_of_the_template(templates: dict[str, ChatTemplate]) -> None:
+def test_texts_that_equal_words_of_the_template_are_distinguished(templates: dict[str, ChatTemplate]) -> None:
     texts = ["user", "assistant", "end", "|>user", "user"]
     messages = [{"role": ("user", "assistant")[i % 2], "content": text} for i, text in enumerate(texts)]
-    (request,), _ = played(templates[APPENDING], [{"model": "m", "messages": messages}])
+    (request,), _ = play(templates[APPENDING], [{"model": "m", "messages": messages}])
     assert request.rendered is not None
     marks = ["<|user|>", "<|end|><|assistant|>", "<|end|><|user|>", "<|end|><|assistant|>", "<|end|><|user|>"]
     expected = [*chain.from_iterable(zip(marks, texts, strict=True)), "<|end|><|assistant|>"]
     assert [one.text for one in request.rendered.segments] == expected
 
 
-def test_only_what_a_prompt_does_not_share_is_encoded_again(templates: dict[str, ChatTemplate]) -> None:
+def test_only_the_unshared_part_of_a_prompt_is_encoded(templates: dict[str, ChatTemplate]) -> None:
     bodies = [chat(turns, tools=("read",)) for turns in range(1, 9)]
     for source, most in ((APPENDING, 0.4), (SPECIAL, 0.4)):
         encoded = list[str]()
@@ -235,10 +235,10 @@ def test_unrenderable_requests_are_reported_and_counted_by_segment(
     refusing = "{% if messages | length > 2 %}{{ raise_exception('two messages at most') }}{% endif %}" + HEAD + BODY
     folder = folder_with(refusing, tmp_path)
     with pytest.raises(CannotRender, match="request 2 cannot be rendered: two messages at most"):
-        played(open_template(str(folder)), [chat(1), chat(2)])
+        play(open_template(str(folder)), [chat(1), chat(2)])
     image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
     with pytest.raises(CannotRender, match=r"request 1 .*parts of type text, not 'image_url'"):
-        played(templates[APPENDING], [{"model": "m", "messages": [image]}])
+        play(templates[APPENDING], [{"model": "m", "messages": [image]}])
     file = tmp_path / "requests.jsonl"
     file.write_text("\n".join(json.dumps(chat(turns)) for turns in (1, 2)))
     main(["prompts", str(file), "--tokenizer", str(folder)])
@@ -254,11 +254,11 @@ def test_unrenderable_requests_are_reported_and_counted_by_segment(
 @pytest.mark.parametrize(
     "source", [APPENDING, TRIMMING, SPECIAL, None], ids=["appending", "trimming", "special", "parts"]
 )
-def test_hits_of_a_session_are_those_of_the_engine_that_answered_it(
+def test_hits_of_a_session_equal_those_of_the_engine_that_served_it(
     templates: dict[str, ChatTemplate], source: str | None
 ) -> None:
-    """A closed loop on the bundled model sends each answer back as history, with a template or part by part. Answers
-    end at a limit of tokens or at a stop string.
+    """The bundled model's answers are sent back as history, with or without a template. They end at max_tokens or at a
+    stop string.
     """
     template, bodies, found = templates[source or APPENDING], list[dict[str, Any]](), list[int]()
     with Engine(load_model("bundled"), EngineConfig(block_size=16, num_blocks=256, enforce_eager=True)) as engine:
@@ -293,7 +293,7 @@ def test_hits_of_a_session_are_those_of_the_engine_that_answered_it(
 
 
 @pytest.mark.parametrize("output", [[], ["--json"], ["--html", "-"]])
-def test_private_output_quotes_neither_a_refusal_nor_an_entry_that_is_not_read(
+def test_private_output_quotes_neither_refusals_nor_unread_entries(
     output: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = folder_with("{{ raise_exception('cannot answer ' + messages[0].content) }}", tmp_path)
@@ -305,9 +305,7 @@ def test_private_output_quotes_neither_a_refusal_nor_an_entry_that_is_not_read(
     assert "request 1 cannot be rendered" in shown and "secret" not in shown
 
 
-def test_a_template_that_cannot_be_read_is_an_error_and_none_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_and_missing_templates_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, file = folder_with("{% for m in messages %}\n{% endfo %}", tmp_path), tmp_path / "requests.jsonl"
     file.write_text(json.dumps(chat(1)))
     assert main(["prompts", str(file), "--tokenizer", str(folder)]) == 2

@@ -20,7 +20,7 @@ SHAPES: dict[str, Callable[[str], str]] = {
     "{{ m.content.strip('\n') }}": lambda text: text.strip("\n"),
     "{{ m.content.lstrip('\n') }}": lambda text: text.lstrip("\n"),
 }
-# words of the markers, and white space where they have some
+# words and white space that also occur in the markers
 TEXTS = st.sampled_from(
     ["user", "im", "im_start", "s", "<", "assistant", " user ", "\nuser\n\n", "user\nim", "INST", "\n", " \nim \n", "a"]
 )
@@ -28,8 +28,8 @@ MARKERS = st.sampled_from(["<|im_start|>{}\n", "{}: ", "\n\n{}\n\n", "[INST]", "
 ENDS = st.sampled_from(["<|im_end|>\n", "\n", "</s>", " [/INST]", ""])
 
 
-def rendered(source: str, body: dict[str, Any]) -> tuple[str, list[tuple[str, int, int]]]:
-    """Render a body of chat completions; return the text, and path, start and end of each position."""
+def render(source: str, body: dict[str, Any]) -> tuple[str, list[tuple[str, int, int]]]:
+    """Render a body of chat completions, and return the text with path, start and end of each position."""
     template, segments = ChatTemplate(source, lambda text: [], lambda text: Tokens([], [], b"")), segments_of(body)
     marked, leaves = with_marks(body, segments)
     both = map(conversation_of, (body, marked))
@@ -42,21 +42,21 @@ def rendered(source: str, body: dict[str, Any]) -> tuple[str, list[tuple[str, in
 @given(
     contents=st.lists(TEXTS, min_size=1, max_size=6), shape=st.sampled_from(list(SHAPES)), opening=MARKERS, closing=ENDS
 )
-def test_a_text_is_found_where_the_template_writes_it(
+def test_texts_are_located_where_the_template_writes_them(
     contents: list[str], shape: str, opening: str, closing: str
 ) -> None:
-    """The texts contain the template's own words, and white space surrounds their borders."""
+    """The texts contain words of the template, and white space surrounds them."""
     messages = [{"role": ("user", "assistant")[i % 2], "content": content} for i, content in enumerate(contents)]
     before = repr(opening).replace("{}", "' + m.role + '")
     source = f"{{% for m in messages %}}{{{{ {before} }}}}{shape}{{{{ {closing!r} }}}}{{% endfor %}}"
-    expected, whole = list[tuple[str, int, int]](), ""
+    expected, expected_text = list[tuple[str, int, int]](), ""
     for number, message in enumerate(messages):
-        whole += opening.replace("{}", message["role"])
+        expected_text += opening.replace("{}", message["role"])
         written = SHAPES[shape](message["content"])
         if written.strip():
-            expected.append((f"messages[{number}].content", len(whole), len(whole) + len(written)))
-        whole += written + closing
-    assert rendered(source, {"messages": messages}) == (whole, expected)
+            expected.append((f"messages[{number}].content", len(expected_text), len(expected_text) + len(written)))
+        expected_text += written + closing
+    assert render(source, {"messages": messages}) == (expected_text, expected)
 
 
 MESSAGES = [
@@ -73,34 +73,34 @@ CONTENT = "{{ m.content }}</{{ m.role }}>{% endfor %}"
     [
         ("<think>{{ m.reasoning_content }}</think>", ["think", "role", "reasoning", "think", "think"]),
         ("{% if loop.last %}<think>{{ m.reasoning_content }}</think>{% endif %}", ["think", "role", "think", "think"]),
-        # other markers where the text says so: it is found by what stands behind it
+        # markers that depend on the text: the text is located by the following one
         ("{% if 'think' in m.content %}<think>role</think>{% endif %}", ["think", "role", "think", "think"]),
     ],
 )
-def test_parts_and_reasoning_are_found_in_their_order(thought: str, found: list[str]) -> None:
-    text, places = rendered(LOOP + thought + CONTENT, {"messages": MESSAGES})
+def test_parts_and_reasoning_are_located_in_order(thought: str, found: list[str]) -> None:
+    text, places = render(LOOP + thought + CONTENT, {"messages": MESSAGES})
     assert [text[begin:end] for _, begin, end in places] == found
     assert all(text[end] in "\n<" and text[begin - 1] in "\n>" for _, begin, end in places)
     assert text[places[0][1] :].startswith("think\nrole</user>")
 
 
-def test_a_text_that_a_template_changes_has_no_place_and_the_next_ones_have() -> None:
+def test_a_text_that_the_template_changes_is_skipped() -> None:
     source = LOOP + "{{ m.content.replace('a', 'o') }}</{{ m.role }}>{% endfor %}"
     messages = [{"role": "user", "content": content} for content in ("user", "banana", "user", "us")]
-    text, places = rendered(source, {"messages": messages})
+    text, places = render(source, {"messages": messages})
     assert [path for path, *_ in places] == [f"messages[{number}].content" for number in (0, 2, 3)]
     assert [begin for _, begin, _ in places] == [text.index(">user") + 1, text.rindex(">user<") + 1, text.rindex("us<")]
 
 
-def test_a_tool_that_quotes_a_mark_is_no_text() -> None:
+def test_a_mark_quoted_by_a_tool_is_not_located_as_a_text() -> None:
     body = {"tools": [tool("read", "\ue0007\ue001")], "messages": [{"role": "user", "content": "user"}]}
-    text, places = rendered("{{ tools[0].function.description }}" + LOOP + CONTENT, body)
+    text, places = render("{{ tools[0].function.description }}" + LOOP + CONTENT, body)
     assert places == [("messages[0].content", text.index(">user") + 1, text.index("</user>"))]
 
 
 @pytest.mark.parametrize("arguments", [{"path": "a.txt"}, '{"path":"a.txt"}'])
-def test_tools_and_calls_are_found_between_the_texts(arguments: Any) -> None:
-    """A text may quote them, and the template may write as an object what the request has as a text."""
+def test_tools_and_calls_are_located_between_the_texts(arguments: Any) -> None:
+    """A text may quote tools and calls, and the template may write an object for a string of the request."""
     call = '{"name": "read", "arguments": {"path": "a.txt"}}'
     called = {"id": "c", "type": "function", "function": {"name": "read", "arguments": arguments}}
     declared = '{"type": "function", "function": {"name": "read"}}'
@@ -115,7 +115,7 @@ def test_tools_and_calls_are_found_between_the_texts(arguments: Any) -> None:
     }
     calls = "{% for call in m.tool_calls %}<call>{{ call.function | tojson }}</call>{% endfor %}"
     tools = "<tools>{% for tool in tools %}{{ tool | tojson }}{% endfor %}"
-    text, places = rendered(tools + LOOP + calls + CONTENT, body)
+    text, places = render(tools + LOOP + calls + CONTENT, body)
     found = {path: text[begin - 3 : end] for path, begin, end in places}
     assert list(found) == [
         "tools[0]", "tools[1]", "messages[0].content", "messages[1].content", "messages[2].tool_calls[0].function",

@@ -1,4 +1,4 @@
-"""Prefixes that later requests would hit if they were kept."""
+"""Prefixes that are worth caching for later requests."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def body(system: str, *messages: str, model: str = "m") -> dict[str, Any]:
     }
 
 
-def kept(bodies: list[dict[str, Any]], policy: str = "sglang") -> list[Prefix]:
+def prefixes_of(bodies: list[dict[str, Any]], policy: str = "sglang") -> list[Prefix]:
     player = CacheReplay(encode, Settings(policy))
     verdicts = [player.run(PromptRequest(n, one["model"], segments_of(one))) for n, one in enumerate(bodies, 1)]
     return worth_keeping(player.trees, verdicts, policies()[policy])
@@ -40,31 +40,31 @@ BODIES = [
 ]
 
 
-def test_each_counts_the_requests_that_no_longer_one_serves() -> None:
-    longer, shorter = kept(BODIES)
+def test_each_prefix_counts_requests_without_a_longer_prefix() -> None:
+    longer, shorter = prefixes_of(BODIES)
     assert (longer.num_saved, longer.num_tokens, longer.num_later) == (2 * 1100, 1100, 2)
     assert longer.paths == ["messages[0].content", "messages[1].content"] and longer.request == 2
     assert (shorter.num_saved, shorter.num_tokens, shorter.num_later) == (4 * 100, 100, 4)
     assert shorter.paths == ["messages[0].content"]
 
 
-def test_a_longer_one_counts_only_its_own_tokens_behind_a_shorter_one() -> None:
+def test_a_longer_prefix_counts_only_the_tokens_after_a_shorter_one() -> None:
     few = [body(SYSTEM, "l" * 50, "a"), body(SYSTEM, "l" * 50, "b"), *(body(SYSTEM, f"{n} other") for n in range(9))]
-    shorter, longer = kept(few)
+    shorter, longer = prefixes_of(few)
     assert (shorter.num_saved, shorter.num_later, longer.num_saved) == (10 * 100, 10, 50)
 
 
-def test_tokens_are_whole_units_and_long_enough() -> None:
-    assert kept(BODIES, "vllm")[0].num_tokens == 1100 - 1100 % 16
-    assert [prefix.num_tokens for prefix in kept(BODIES, "openai")] == [1024]
+def test_prefixes_are_multiples_of_the_policys_unit() -> None:
+    assert prefixes_of(BODIES, "vllm")[0].num_tokens == 1100 - 1100 % 16
+    assert [prefix.num_tokens for prefix in prefixes_of(BODIES, "openai")] == [1024]
 
 
 def test_models_share_no_prefix() -> None:
-    assert kept([body(SYSTEM, "a"), body(SYSTEM, "b", model="other")]) == []
+    assert prefixes_of([body(SYSTEM, "a"), body(SYSTEM, "b", model="other")]) == []
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_text_json_and_page_have_them(
+def test_text_json_and_page_list_the_prefixes(
     language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(prompts, "_encode", lambda name: encode)

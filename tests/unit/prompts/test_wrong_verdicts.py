@@ -1,6 +1,6 @@
-"""Sessions that invite a wrong verdict: two causes at once, one that hides another, and no break at all.
+"""Sessions that are easily misjudged: two causes at once, a cause that hides another, and no break.
 
-Where no rule can decide, the verdict is "not known".
+The verdict is "not known" if no rule decides.
 """
 
 import copy
@@ -18,9 +18,9 @@ PDF = {"type": "document", "source": {"type": "base64", "media_type": "applicati
 OTHER_PDF = changed(PDF, "source", "data", to="bbbb")
 
 
-def put(body: dict[str, Any], at: int, *messages: dict[str, Any], gone: int = 0) -> dict[str, Any]:
-    """Return a copy with messages inserted at an index, in place of `gone` others."""
-    found = [*body["messages"][:at], *messages, *body["messages"][at + gone :]]
+def edit(body: dict[str, Any], at: int, *messages: dict[str, Any], drop: int = 0) -> dict[str, Any]:
+    """Return a copy in which messages are inserted at an index and replace `drop` others."""
+    found = [*body["messages"][:at], *messages, *body["messages"][at + drop :]]
     return copy.deepcopy(body | {"messages": found})
 
 
@@ -36,7 +36,7 @@ def with_results(body: dict[str, Any], *order: int) -> dict[str, Any]:
     """Return a body that ends with two calls and their results."""
     calls = [{"type": "tool_use", "id": f"x{n}", "name": "read", "input": {"path": f"x{n}"}} for n in (0, 1)]
     results = [{"type": "tool_result", "tool_use_id": f"x{n}", "content": text(60 + n)} for n in order]
-    return put(body, len(body["messages"]), turn("assistant", calls), turn("user", results))
+    return edit(body, len(body["messages"]), turn("assistant", calls), turn("user", results))
 
 
 def block(body: dict[str, Any], one: dict[str, Any]) -> dict[str, Any]:
@@ -49,9 +49,9 @@ SUMMARY = turn("user", "Summary of the conversation so far: " + text(90, 20))
 REMINDER = turn("user", "<reminder>The user opened another file.</reminder>")
 OTHER_AGENT = chat(1, text(44)) | {"messages": [turn("system", text(44)), turn("user", text(45))]}
 
-# the causes that are right; "" = it is no break. "not_known" is never wrong where there is a break
+# sessions with the right cause; "" means that there is no break
 SESSIONS: list[tuple[Session, tuple[str, ...]]] = [
-    # two causes at once: the first place counts
+    # two causes at once, of which the first position counts
     (Session("a tool is added at the end, an earlier one re-described", [
         tools(chat(2), "read", "write"), tools(chat(3), "read", "write", "search", read="Reads."),
     ], "tool_changed", "tools[0].function.description"), ()),
@@ -69,7 +69,7 @@ SESSIONS: list[tuple[Session, tuple[str, ...]]] = [
         chat(2, DATED.format("2026-11-27 13:05")), chat(3, DATED.format("2026-11-27 13:06") + " Be brief."),
     ], "system_changed", "messages[0].content"), ()),
     (Session("an edited message hides a summary behind it", [
-        LONG, put(changed(chat(7), "messages", 2, "content", to="Other. " + text(33)), 5, SUMMARY, gone=6),
+        LONG, edit(changed(chat(7), "messages", 2, "content", to="Other. " + text(33)), 5, SUMMARY, drop=6),
     ], "message_edited", "messages[2].content"), ()),
     (Session("one of two equal tools is gone", [
         tools(chat(2), "read", "read", "write"), tools(chat(3), "read", "write"),
@@ -82,12 +82,12 @@ SESSIONS: list[tuple[Session, tuple[str, ...]]] = [
         chat(2, DATED.format("at main.py:12:34")), chat(3, DATED.format("at main.py:12:35")),
     ], "volatile_text", "messages[0].content"), ("number",)),
     (Session("a number in an earlier answer does not change by itself", [
-        put(LONG, 4, turn("assistant", "It has 3 parts. " + text(32)), gone=1),
-        put(chat(7), 4, turn("assistant", "It has 4 parts. " + text(32)), gone=1),
+        edit(LONG, 4, turn("assistant", "It has 3 parts. " + text(32)), drop=1),
+        edit(chat(7), 4, turn("assistant", "It has 4 parts. " + text(32)), drop=1),
     ], "message_edited", "messages[4].content"), ()),
     (Session("a path in an earlier question does not change by itself", [
-        put(LONG, 3, turn("user", "Read /src/one.py. " + text(12)), gone=1),
-        put(chat(7), 3, turn("user", "Read /src/two.py. " + text(12)), gone=1),
+        edit(LONG, 3, turn("user", "Read /src/one.py. " + text(12)), drop=1),
+        edit(chat(7), 3, turn("user", "Read /src/two.py. " + text(12)), drop=1),
     ], "message_edited", "messages[3].content"), ()),
     (Session("a shorter answer that says something else", [
         LONG, changed(chat(7), "messages", 4, "content", to="Nothing like it was said here, ever, by anyone."),
@@ -102,11 +102,11 @@ SESSIONS: list[tuple[Session, tuple[str, ...]]] = [
     (Session("a document in place of an image", [block(anthropic(2), IMAGE), block(anthropic(3), PDF)],
      "message_edited", "messages[0].content[0]"), ()),
     (Session("results in another order", [
-        with_results(anthropic(2), 0, 1), put(with_results(anthropic(2), 1, 0), 99, turn("assistant", text(66))),
+        with_results(anthropic(2), 0, 1), edit(with_results(anthropic(2), 1, 0), 99, turn("assistant", text(66))),
     ], "not_known", "messages[6].content[0]"), ()),
-    (Session("a reminder is put before the last question", [chat(1), put(chat(2), 1, REMINDER)],
+    (Session("a reminder is put before the last question", [chat(1), edit(chat(2), 1, REMINDER)],
      "messages_inserted", "messages[1].content"), ()),
-    (Session("a reminder is put into the history", [LONG, put(chat(7), 5, REMINDER)],
+    (Session("a reminder is put into the history", [LONG, edit(chat(7), 5, REMINDER)],
      "messages_inserted", "messages[5].content"), ()),
     (Session("a system prompt in another role", [chat(2), changed(chat(3), "messages", 0, "role", to="developer")],
      "not_known", "messages[0].content"), ()),
@@ -121,7 +121,7 @@ SESSIONS: list[tuple[Session, tuple[str, ...]]] = [
         {"model": "m", "messages": A_REVIEW}, {"model": "m", "messages": [turn("user", REVIEW.format("#13"))]},
     ], ""), ()),
     (Session("a new conversation under the same key", [
-        LONG | {"prompt_cache_key": "k"}, put(chat(1), 1, turn("user", text(71)), gone=1) | {"prompt_cache_key": "k"},
+        LONG | {"prompt_cache_key": "k"}, edit(chat(1), 1, turn("user", text(71)), drop=1) | {"prompt_cache_key": "k"},
     ], ""), ()),
     (Session("another agent", [LONG, OTHER_AGENT], ""), ()),
     (Session("another agent with other tools", [tools(LONG, "read", "write"), tools(OTHER_AGENT, "search")], ""), ()),
@@ -129,10 +129,10 @@ SESSIONS: list[tuple[Session, tuple[str, ...]]] = [
         tools(LONG, "read", "write"), tools(OTHER_AGENT, "read"),
     ], ""), ()),
     (Session("another agent on another model that begins with the same words", [
-        LONG, put(OTHER_AGENT, 0, turn("system", text(1)[:40] + text(44)), gone=1) | {"model": "small"},
+        LONG, edit(OTHER_AGENT, 0, turn("system", text(1)[:40] + text(44)), drop=1) | {"model": "small"},
     ], ""), ()),
     (Session("a question is asked again in other words", [
-        LONG, put(chat(3), 5, turn("user", "Question 3, in other words: " + text(13)), gone=1),
+        LONG, edit(chat(3), 5, turn("user", "Question 3, in other words: " + text(13)), drop=1),
     ], ""), ()),
     (Session("the same request again", [LONG, LONG], ""), ()),
     (Session("texts in blocks instead of strings", [
@@ -145,7 +145,7 @@ SESSIONS: list[tuple[Session, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("session", "detail"), SESSIONS, ids=[session.name for session, _ in SESSIONS])
-def test_no_verdict_is_wrong(session: Session, detail: tuple[str, ...], tmp_path: Path) -> None:
+def test_verdicts_of_ambiguous_sessions_are_right(session: Session, detail: tuple[str, ...], tmp_path: Path) -> None:
     last = verdicts(session.bodies, tmp_path)[-1]
     found = (last.parted.cause, last.parted.path) if last.parted else ("", "")
     assert found == (session.cause, session.path)

@@ -1,4 +1,4 @@
-"""Fixtures of recordings: a library, and a run of the fake engine with real records."""
+"""Fixtures of recordings: a library, and a run of the fake engine with its records."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

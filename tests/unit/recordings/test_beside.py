@@ -1,4 +1,4 @@
-"""The two recordings of one run side by side: ours, rerun, and vLLM's have the same operations."""
+"""Recordings of the same run by this engine and by vLLM, which have the same operations."""
 
 from pathlib import Path
 
@@ -18,15 +18,15 @@ FOLDER = static_dir() / "recordings"
 OURS, THEIRS = (FOLDER / f"{name}.kvtrace" for name in CARDS)
 
 
-def test_pairs_of_recordings_are_sound_and_described() -> None:
+def test_pairs_of_recordings_are_valid_and_described() -> None:
     for name, card in CARDS.items():
         assert list(check(FOLDER / f"{name}.kvtrace")) == []
         assert msgspec.json.decode((FOLDER / f"{name}.json").read_bytes(), type=Card) == card
     assert OURS.stat().st_size + THEIRS.stat().st_size < 300_000
 
 
-def test_every_operation_is_the_same() -> None:
-    """Blocks, hits, evictions, victims and tokens are equal; only names differ, and unreported values are missing."""
+def test_both_recordings_have_the_same_operations() -> None:
+    """Blocks, hits, evictions, victims and tokens are equal. Names differ, and unreported values are missing."""
     with TraceReader(OURS) as one, TraceReader(THEIRS) as two:
         found = compare(one, two)
         assert two.header.watched is not None
@@ -38,11 +38,11 @@ def test_every_operation_is_the_same() -> None:
         assert min(totals.preemptions, totals.evictions, totals.hit_tokens) > 0
 
 
-def test_our_shipped_recording_is_reproducible(tmp_path: Path) -> None:
+def test_the_shipped_recording_is_reproducible(tmp_path: Path) -> None:
     model, path = load_model(BUNDLED), tmp_path / "again.kvtrace"
     requests = [msgspec.structs.replace(one, ignore_eos=True) for one in REQUESTS]
     serve_here(model, explicit_config(CONFIG, model), requests, path)
-    with TraceReader(OURS) as shipped, TraceReader(path) as made:
-        found = compare(shipped, made)
-        assert len(shipped) == len(made)
+    with TraceReader(OURS) as shipped, TraceReader(path) as repeated:
+        found = compare(shipped, repeated)
+        assert len(shipped) == len(repeated)
     assert found.first_op is None and found.first_token is None

@@ -1,4 +1,4 @@
-"""Library: lists, changes, deletions, and repairs at start."""
+"""Library of recordings: lists, changes, deletions, and repairs at the start."""
 
 import fcntl
 import shutil
@@ -40,7 +40,9 @@ def test_names_tags_and_notes_survive_a_restart(library: Library, folder: Path, 
     again.close()
 
 
-def test_deleting_takes_the_file_too_but_not_while_it_grows(library: Library, folder: Path, run: Run) -> None:
+def test_a_recording_is_deleted_with_its_file_unless_it_is_being_recorded(
+    library: Library, folder: Path, run: Run
+) -> None:
     recorder = library.record(run, "moon", [])
     with pytest.raises(AppError, match="being recorded"):
         library.delete(recorder.recording_id)
@@ -51,13 +53,13 @@ def test_deleting_takes_the_file_too_but_not_while_it_grows(library: Library, fo
         library.delete(recorder.recording_id)
 
 
-def test_a_recording_whose_server_was_killed_keeps_every_whole_record(
+def test_a_killed_servers_recording_is_repaired_up_to_the_last_complete_record(
     library: Library, folder: Path, run: Run, tmp_path: Path
 ) -> None:
-    """A killed server leaves a row with "recording", and a file that ends inside a record."""
+    """A killed server leaves an entry that is being recorded, and a file that ends within a record."""
     recorder = library.record(run, "moon", [])
     steps(run, 2)
-    whole = recorder.path.stat().st_size
+    size_before = recorder.path.stat().st_size
     killed = tmp_path / "killed"
     shutil.copytree(folder, killed)
     with (killed / recorder.path.name).open("ab") as file:
@@ -68,13 +70,13 @@ def test_a_recording_whose_server_was_killed_keeps_every_whole_record(
     assert after.findings[0].message == f"“moon”: {message}"
     (entry,) = after.entries()
     assert (entry.ended, entry.ended_detail, entry.recording) == ("interrupted", message, False)
-    assert (killed / recorder.path.name).stat().st_size == whole
+    assert (killed / recorder.path.name).stat().st_size == size_before
     after.close()
     assert kinds(Library(killed)) == []
 
 
-def test_a_record_whose_arrays_are_cut_off_goes_with_them(library: Library, folder: Path, run: Run) -> None:
-    """The last record announces a capture, without which a validator would reject the file."""
+def test_a_record_with_truncated_arrays_is_removed(library: Library, folder: Path, run: Run) -> None:
+    """Without its announced capture, a validator would reject the last record."""
     recorder = library.record(run, "moon", [])
     with TraceReader(recorder.path) as reader:
         capture = reader._captures[2]
@@ -91,7 +93,7 @@ def test_a_record_whose_arrays_are_cut_off_goes_with_them(library: Library, fold
 
 def test_recordings_of_other_servers_are_untouched(library: Library, folder: Path, run: Run) -> None:
     recorder = library.record(run, "moon", [])
-    other = Library(folder)  # the recorder holds its lock
+    other = Library(folder)  # the recorder holds the lock
     assert other.findings == []
     (entry,) = other.entries()
     assert entry.recording and entry.summary.num_records == 3
@@ -101,7 +103,7 @@ def test_recordings_of_other_servers_are_untouched(library: Library, folder: Pat
     assert recorder.ended is None
 
 
-def test_files_without_a_row_are_added_and_what_is_none_is_left(folder: Path, make_trace: MakeTrace) -> None:
+def test_unknown_traces_are_added_and_other_files_are_left(folder: Path, make_trace: MakeTrace) -> None:
     make_trace(folder / "Vorlesung 3.kvtrace")
     (folder / "letter.kvtrace").write_text("dear library")
     library = Library(folder)
@@ -113,7 +115,9 @@ def test_files_without_a_row_are_added_and_what_is_none_is_left(folder: Path, ma
     assert (folder / "letter.kvtrace").read_text() == "dear library"
 
 
-def test_a_row_whose_file_is_gone_waits_for_it(folder: Path, make_trace: MakeTrace, tmp_path: Path) -> None:
+def test_the_data_of_a_missing_file_is_kept_until_it_returns(
+    folder: Path, make_trace: MakeTrace, tmp_path: Path
+) -> None:
     path = make_trace(folder / "a.kvtrace")
     library = Library(folder)
     library.change("rec-a", notes="mine")
@@ -142,23 +146,23 @@ def test_a_damaged_index_is_moved_aside_and_rebuilt(folder: Path, make_trace: Ma
     library.close()
 
 
-def test_damaged_indexes_of_the_same_second_are_both_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_indexes_of_the_same_second_get_different_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.recordings.repair.time.strftime", lambda _: "20260101-000000")
     for content in (b"no database at all" * 100, b"none either" * 200, b"nor this" * 300):
         folder.mkdir(exist_ok=True)
         (folder / INDEX_FILE).write_bytes(content)
         Library(folder).close()
-    kept = {
+    contents = {
         path.name.removeprefix(INDEX_FILE): path.read_bytes()[:8] for path in folder.glob(f"{INDEX_FILE}.damaged-*")
     }
-    assert kept == {
+    assert contents == {
         ".damaged-20260101-000000": b"no datab",
         ".damaged-20260101-000000-2": b"none eit",
         ".damaged-20260101-000000-3": b"nor this",
     }
 
 
-def test_a_file_that_was_damaged_since_is_found(folder: Path, make_trace: MakeTrace) -> None:
+def test_a_file_that_was_damaged_after_indexing_is_found(folder: Path, make_trace: MakeTrace) -> None:
     path = make_trace(folder / "a.kvtrace")
     Library(folder).close()
     content = bytearray(path.read_bytes())
@@ -168,7 +172,7 @@ def test_a_file_that_was_damaged_since_is_found(folder: Path, make_trace: MakeTr
     assert kinds(library) == ["damaged"]
     damage = library.entries()[0].summary.damage
     assert damage is not None and "fails its checksum" in damage
-    with library.open("rec-a") as reader:  # what came before is readable
+    with library.open("rec-a") as reader:  # earlier records are readable
         assert reader.record(len(reader) - 1).index == len(reader) - 1
     library.close()
 
@@ -176,12 +180,12 @@ def test_a_file_that_was_damaged_since_is_found(folder: Path, make_trace: MakeTr
 def test_abandoned_uploads_are_removed_unless_they_are_being_written(folder: Path, make_trace: MakeTrace) -> None:
     make_trace(folder / "a.kvtrace")
     Library(folder).close()
-    left, writing = folder / "x.part", folder / "y.part"
-    left.write_bytes(b"half")
+    abandoned, writing = folder / "x.part", folder / "y.part"
+    abandoned.write_bytes(b"half")
     with writing.open("wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         library = Library(folder)
-    assert kinds(library) == ["upload_removed"] and not left.exists() and writing.exists()
+    assert kinds(library) == ["upload_removed"] and not abandoned.exists() and writing.exists()
     library.close()
 
 

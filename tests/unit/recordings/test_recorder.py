@@ -1,4 +1,4 @@
-"""A recording has the run's own bytes, and the run does not depend on it."""
+"""Recordings of a run, which have its bytes and do not affect it."""
 
 import contextlib
 import errno
@@ -21,11 +21,11 @@ def log_bytes(run: Run) -> bytes:
     return b"".join(run.log.file_chunks(run.log.num_bytes))
 
 
-def test_a_recording_has_what_was_and_what_comes_byte_for_byte(library: Library, run: Run) -> None:
+def test_a_recording_has_the_bytes_of_earlier_and_later_records(library: Library, run: Run) -> None:
     recorder = library.record(run, "moon", ["a"])
     assert recorder.path.read_bytes() == log_bytes(run)
     steps(run, 3)
-    assert recorder.path.read_bytes() == log_bytes(run)  # before anything was closed: it is written at once
+    assert recorder.path.read_bytes() == log_bytes(run)  # records are written at once
     (entry,) = library.entries()
     assert entry.recording and entry.summary.num_records == 6 and (entry.name, entry.tags) == ("moon", ["a"])
     recorder.end("stopped")
@@ -36,7 +36,7 @@ def test_a_recording_has_what_was_and_what_comes_byte_for_byte(library: Library,
     assert len(run.log) == 8
 
 
-def test_two_recordings_of_one_run_are_two_files(library: Library, run: Run) -> None:
+def test_a_run_may_be_recorded_to_two_files(library: Library, run: Run) -> None:
     first, second = library.record(run, "", []), library.record(run, "", [])
     steps(run, 1)
     assert first.path != second.path and first.path.read_bytes() == second.path.read_bytes()
@@ -46,34 +46,34 @@ def test_the_log_stays_open_while_it_is_recorded(library: Library, run: Run) -> 
     recorder = library.record(run, "", [])
     engine = run.engine
     run.retire()
-    engine.step()  # the session would not; but the log is still open
+    engine.step()  # the log is still open
     recorder.end("reset")
     with pytest.raises(AppError):
         library.record(run, "", [])
-    assert [entry.ended for entry in library.entries()] == ["reset"]  # the refused one left nothing
+    assert [entry.ended for entry in library.entries()] == ["reset"]  # the refused recording has no entry
 
 
 class FullDisk:
     """File that accepts `room` more bytes."""
 
-    def __init__(self, file: object, room: int) -> None:
-        self._file, self._room = file, room
+    def __init__(self, file: object, capacity: int) -> None:
+        self._file, self._capacity = file, capacity
 
     def write(self, data: bytes) -> int:
-        if not self._room:
+        if not self._capacity:
             raise OSError(errno.ENOSPC, "No space left on device")
-        written = self._file.write(data[: self._room])  # type: ignore[attr-defined]
-        self._room -= written
+        written = self._file.write(data[: self._capacity])  # type: ignore[attr-defined]
+        self._capacity -= written
         return int(written)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._file, name)
 
 
-def test_on_a_full_disk_the_run_continues_and_the_recording_marks_its_end(
+def test_on_a_full_disk_the_recording_ends_and_the_run_continues(
     library: Library, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk has room for one more record and 10 bytes of the next: the recording ends after 4 of the 6 records."""
+    """The disk has room for one more record and 10 bytes, so the recording ends after 4 of 6 records."""
     recorder = library.record(run, "moon", [])
     before = recorder.num_bytes
     steps(run, 1)
@@ -91,7 +91,7 @@ def test_on_a_full_disk_the_run_continues_and_the_recording_marks_its_end(
     assert recorder.status()["ended"] == "write_failed"
 
 
-def test_the_mark_is_kept_in_memory_while_the_index_has_no_room(
+def test_the_end_of_a_recording_is_stored_once_the_disk_has_room(
     library: Library, folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.recordings.rows.RETRY_SECONDS", 0.0)

@@ -1,4 +1,4 @@
-"""Shipped recordings are runs of the bundled model, which the command on their card reproduces."""
+"""Shipped recordings of the bundled model, which the command on their card reproduces."""
 
 from pathlib import Path
 
@@ -22,9 +22,9 @@ from tools.record_beside import CARDS
 from tools.record_shipped import RECORDINGS, card, record
 
 FOLDER = static_dir() / "recordings"
-ONE_BIT = 2.0**-10  # of float16, the dtype of stored arrays: a sum in another order may round to the next number
+ONE_BIT = 2.0**-10  # of float16, the dtype of stored arrays; sums in another order may round differently
 NAMES = [shipped.name for shipped in RECORDINGS]
-MAX_BYTES = 6 << 20  # of all together
+MAX_BYTES = 6 << 20  # of all files
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def model() -> LoadedModel:
     return load_model(BUNDLED)
 
 
-def test_the_shelf_has_each_with_its_card() -> None:
+def test_every_shipped_recording_has_a_card() -> None:
     assert sorted(path.stem for path in traces_in(FOLDER)) == sorted([*NAMES, *CARDS])
     assert sum(path.stat().st_size for path in traces_in(FOLDER)) < MAX_BYTES
     for shipped in RECORDINGS:
@@ -45,12 +45,12 @@ def test_the_shelf_has_each_with_its_card() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_shipped_recording_is_sound(name: str) -> None:
+def test_each_shipped_recording_is_valid(name: str) -> None:
     assert [str(finding) for finding in check(FOLDER / f"{name}.kvtrace")] == []
 
 
-def test_each_of_ours_is_of_a_version_whose_logs_this_one_reruns() -> None:
-    """Recordings of an earlier version in `SAME_RUNS` are rerun below, record by record."""
+def test_shipped_recordings_are_of_versions_that_can_be_rerun() -> None:
+    """Recordings of earlier versions in `SAME_RUNS` are compared with a rerun below."""
     assert f"kvtheater {__version__}" in SAME_RUNS
     for path in traces_in(FOLDER):
         with TraceReader(path) as log:
@@ -58,25 +58,25 @@ def test_each_of_ours_is_of_a_version_whose_logs_this_one_reruns() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_command_makes_the_same_log_apart_from_the_clocks(name: str, model: LoadedModel, tmp_path: Path) -> None:
+def test_the_command_on_the_card_reproduces_the_log(name: str, model: LoadedModel, tmp_path: Path) -> None:
     """Ids, tokens, blocks and figures are equal, and floating-point values up to rounding."""
     again = tmp_path / "again.kvtrace"
     record(model, next(shipped for shipped in RECORDINGS if shipped.name == name), again)
-    with TraceReader(FOLDER / f"{name}.kvtrace") as shipped, TraceReader(again) as made:
-        assert shipped.header.model == made.header.model
-        assert shipped.header.engine == made.header.engine
-        assert len(shipped) == len(made)
-        for index in range(len(made)):
-            old, new = shipped.record(index), made.record(index)
+    with TraceReader(FOLDER / f"{name}.kvtrace") as shipped, TraceReader(again) as repeated:
+        assert shipped.header.model == repeated.header.model
+        assert shipped.header.engine == repeated.header.engine
+        assert len(shipped) == len(repeated)
+        for index in range(len(repeated)):
+            old, new = shipped.record(index), repeated.record(index)
             assert _exact(old) == _exact(new)
             for a, b in zip(old.outputs, new.outputs, strict=True):
                 assert a.logprob == pytest.approx(b.logprob, abs=1e-3)
             for ranked, again_ranked in zip(_ranks(old), _ranks(new), strict=True):
                 assert ranked.scores == pytest.approx(again_ranked.scores, abs=1e-3)
-            _compare_arrays(shipped, made, index)
+            _compare_arrays(shipped, repeated, index)
 
 
-def test_shipped_recordings_show_their_subject() -> None:
+def test_shipped_recordings_contain_the_operations_of_their_subject() -> None:
     shown = {"moon": set[str](), "prefix": {"Share"}, "preemption": {"Preempt", "Evict"}, "samples": {"Fork", "Copy"}}
     shown |= {"restart-before": {"Store"}, "restart-after": {"Load"}}
     for name, expected in shown.items():
@@ -88,7 +88,7 @@ def test_shipped_recordings_show_their_subject() -> None:
                 assert len(reader) == 25
 
 
-def test_after_the_restart_the_disk_has_what_was_computed_before_it() -> None:
+def test_after_the_restart_blocks_are_loaded_from_disk() -> None:
     with (
         TraceReader(FOLDER / "restart-before.kvtrace") as before,
         TraceReader(FOLDER / "restart-after.kvtrace") as after,
@@ -102,9 +102,9 @@ def test_after_the_restart_the_disk_has_what_was_computed_before_it() -> None:
         assert (found.verdict, found.num_tokens, found.num_found_tokens, set(found.media)) == ("load", 28, 28, {"disk"})
         loaded = [op for op in first.ops if isinstance(op, Load)]
         assert len(loaded) == 7 and {op.block_hash for op in loaded} <= stored
-        assert sum(len(entry.token_ids) for entry in first.batch) == 4, "the prompt has 32"
+        assert sum(len(entry.token_ids) for entry in first.batch) == 4, "of 32 prompt tokens"
         again = after.record(second.index + 1).ops
-        assert sum(isinstance(op, Share) for op in again) == 7, "by now they are in the pool"
+        assert sum(isinstance(op, Share) for op in again) == 7, "the blocks are in the pool"
         assert not any(isinstance(op, Load) for op in again)
         texts = [log.state_at(len(log) - 1).sequences for log in (before, after)]
         assert texts[0][0].token_ids == texts[1][0].token_ids == texts[1][1].token_ids
@@ -115,9 +115,7 @@ def _exact(record: StepRecord) -> object:
         return output.seq_id, output.token_id, output.token_bytes, output.text
 
     ops = [_without_clocks(op) for op in record.ops]
-    work = record.work and replace(
-        record.work, weight_bytes=0
-    )  # the machine's matter: the same weights may lie in half
+    work = record.work and replace(record.work, weight_bytes=0)  # weights may be in half precision on a machine
     return (
         record.index, record.kind, record.step, record.batch, ops, record.memory, work,
         record.has_capture, [without_logprobs(output) for output in record.outputs],
@@ -125,7 +123,7 @@ def _exact(record: StepRecord) -> object:
 
 
 def _without_clocks(op: Op) -> Op:
-    """Return a record without clock readings and without scores, which are compared separately."""
+    """Return an operation without times and without scores, which are compared separately."""
     if isinstance(op, LookupExternal):
         return replace(op, load_seconds=None, compute_seconds=None)
     return replace(op, scores=[]) if isinstance(op, Rank) else op
@@ -135,8 +133,8 @@ def _ranks(record: StepRecord) -> list[Rank]:
     return [op for op in record.ops if isinstance(op, Rank)]
 
 
-def _compare_arrays(shipped: TraceReader, made: TraceReader, index: int) -> None:
-    old, new = shipped.capture(index), made.capture(index)
+def _compare_arrays(shipped: TraceReader, repeated: TraceReader, index: int) -> None:
+    old, new = shipped.capture(index), repeated.capture(index)
     if old is None or new is None:
         assert old is new
         return

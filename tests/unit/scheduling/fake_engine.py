@@ -1,8 +1,8 @@
-"""The scheduler and the cache manager around a model small enough to be exact.
+"""Scheduler and cache manager with a fake model of exact arithmetic.
 
-The model: the "K and V" of a position is one number, mixed from the number before it, as read from the cache through
-the block table, and the token. The next token is the last number modulo the vocabulary. A slot that holds anything but
-what belongs there changes the output, so equal outputs mean that every read saw the right content.
+The "K and V" of a position is one number, mixed from the token and the previous number, which is read from the cache
+through the block table. The next token is the last number modulo the vocabulary. Wrong content in any slot changes the
+output, so equal outputs mean that every read had the right content.
 """
 
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ def reference(prompt: list[int], max_tokens: int, stop: int | None = None, offse
 
 
 class FakeEngine:
-    """Engine with a fake model; after each step the trace's state, the cache state and the limits are compared."""
+    """Engine with a fake model that checks the trace's state, the cache and the limits after each step."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class FakeEngine:
         reserve_all: bool = False,
         reserve_full_isl: bool = False,
     ) -> None:
-        """`swap_space` None: preemption by recompute. `reserve_all`: as strategy `first_fit` does."""
+        """With `swap_space` None, preemption recomputes. `reserve_all` reserves blocks as strategy `first_fit` does."""
         self.replay = Replay(num_blocks, block_size, swap_space or 0)
         emit = self.replay.pending.append
         caching = enable_prefix_caching and not recompute_all and not reserve_all
@@ -74,7 +74,7 @@ class FakeEngine:
         self.store: dict[int, int] = {}  # slot -> number
         self.cpu_store: dict[int, int] = {}
         self.sequences: dict[int, Sequence] = {}
-        self.offsets: dict[int, int] = {}  # how far a fork's first token is from its parent's
+        self.offsets: dict[int, int] = {}  # difference of a fork's first token from its parent's
         self.stops: dict[int, int | None] = {}
         self.num_steps = 0
 
@@ -87,7 +87,7 @@ class FakeEngine:
         num_forks: int = 0,
         stop: int | None = None,
     ) -> int:
-        """Queue a prompt; returns its seq_id."""
+        """Queue a prompt and return its seq_id."""
         seq_id = len(self.sequences)
         sequence = Sequence(
             seq_id, f"r{seq_id}", list(prompt), len(prompt), max_tokens, priority, seq_id, salt, num_forks=num_forks
@@ -98,7 +98,7 @@ class FakeEngine:
         return seq_id
 
     def step(self) -> list[Op]:
-        """Schedule, run, sample; returns the operations."""
+        """Schedule, run and sample one step, and return the operations."""
         batch = self.scheduler.schedule()
         assert batch, "a step makes progress while anything is unfinished"
         self._check_limits(batch)
@@ -119,7 +119,7 @@ class FakeEngine:
         return self.fold()
 
     def run(self, limit: int = 2000) -> list[Op]:
-        """Step until everything is finished; returns all operations."""
+        """Step until all sequences are finished, and return all operations."""
         ops: list[Op] = []
         for _ in range(limit):
             if not self.scheduler.has_unfinished:
@@ -144,7 +144,7 @@ class FakeEngine:
         return {seq_id: tables[0] for seq_id, tables in self.manager.snapshot().block_tables.items()}
 
     def fold(self) -> list[Op]:
-        """Replay what was emitted; compare tables, pool, memory, queues and sequences with the live objects."""
+        """Replay the emitted operations, and compare tables, pool, memory, queues and sequences with live objects."""
         ops = self.replay.fold(self.manager)
         state = self.replay.state
         self.manager.tick(state.index + 1, self.num_steps)
@@ -159,7 +159,9 @@ class FakeEngine:
         memory = self.manager.memory()
         if self.reserve_all:
             for tables in self.manager.snapshot().block_tables.values():
-                assert tables[0] == list(range(tables[0][0], tables[0][0] + len(tables[0]))), "a piece has no gap"
+                assert tables[0] == list(range(tables[0][0], tables[0][0] + len(tables[0]))), (
+                    "reserved blocks are contiguous"
+                )
         else:  # paging wastes less than one block for each sequence
             assert memory.slots_wasted <= len(state.running) * (memory.block_size - 1)
         return ops
@@ -203,13 +205,13 @@ class FakeEngine:
         assert num_tokens <= self.budget or (self.recompute_all and len(batch) == 1)
         assert len(self.scheduler.running) <= self.max_num_seqs
         pending = self.replay.pending
-        assert not (of_type(pending, Preempt) and of_type(pending, Admit)), "a step that preempts admits nobody"
+        assert not (of_type(pending, Preempt) and of_type(pending, Admit)), "a step that preempts admits no sequence"
         if self.recompute_all:
             assert not of_type(pending, Preempt)
 
 
 def of_type(ops: Iterable[Op], kind: type[Any]) -> list[Any]:
-    """The operations of one kind."""
+    """Return the operations of one kind."""
     return [op for op in ops if isinstance(op, kind)]
 
 
@@ -219,5 +221,5 @@ def names(ops: Iterable[Op]) -> list[str]:
 
 
 def facts(ops: Iterable[Op], kind: type[Any], *fields: str) -> list[tuple[Any, ...]]:
-    """Some fields of the operations of one kind."""
+    """Return some fields of the operations of one kind."""
     return [tuple(getattr(op, f) for f in fields) for op in of_type(ops, kind)]

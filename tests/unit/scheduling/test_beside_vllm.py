@@ -1,4 +1,4 @@
-"""Decisions of vLLM 0.32.0, step by step (`vllm/`, captured by `tests/load/beside_vllm.py`), are reproduced."""
+"""Reproduction of the decisions of vLLM 0.32.0 (`vllm/`, captured by `tests/load/beside_vllm.py`)."""
 
 import gzip
 import json
@@ -25,11 +25,11 @@ def name_of(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", sorted(CAPTURED.iterdir()), ids=lambda path: path.name.split(".")[0])
-def test_every_step_is_vllms(path: Path) -> None:
-    """Scheduled tokens, hits and preemptions agree in every step: 60 requests, all at once."""
-    wanted = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+def test_every_step_equals_vllms(path: Path) -> None:
+    """Scheduled tokens, hits and preemptions of 60 concurrent requests agree in every step."""
+    expected = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
     settings: dict[str, Any] = DEFAULTS | CASES[name_of(path)]
-    blocks = settings.pop("blocks") - 1  # the first of vLLM's is never used
+    blocks = settings.pop("blocks") - 1  # vLLM never uses its first block
     config = EngineConfig(block_size=BLOCK_SIZE, num_blocks=blocks, max_model_len=MAX_MODEL_LEN, **settings)
     found = list[dict[str, Any]]()
 
@@ -46,6 +46,6 @@ def test_every_step_is_vllms(path: Path) -> None:
     simulation = Simulation(facts(2, 32, 4), config, SECOND, keep_log=False, watch=take)
     simulation.run([SimulatedRequest(one["prompt"], one["max_tokens"]) for one in requests(60, 0)])
     simulation.close()
-    assert len(found) == len(wanted)
-    for number, (here, there) in enumerate(zip(found, wanted, strict=True)):
-        assert here == there, f"step {number}"
+    assert len(found) == len(expected)
+    for number, (step, vllm_step) in enumerate(zip(found, expected, strict=True)):
+        assert step == vllm_step, f"step {number}"

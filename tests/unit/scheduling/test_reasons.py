@@ -8,7 +8,7 @@ from tests.unit.scheduling.fake_engine import FakeEngine, facts
 
 
 def allocated(ops: Iterable[Op]) -> list[tuple[int, int, str | None]]:
-    """(sequence, logical block, reason)"""
+    """Return sequence, logical block and reason of each allocation."""
     return facts(ops, Allocate, "seq_id", "logical", "reason")
 
 
@@ -16,19 +16,19 @@ def freed(ops: Iterable[Op]) -> Counter[tuple[int, str | None]]:
     return Counter(facts(ops, Free, "seq_id", "reason"))
 
 
-def test_a_prompt_in_chunks_then_decoding_then_the_end() -> None:
-    """Budget 6, blocks of 4: tokens 0..5 take blocks 0 and 1, 6..9 block 2; then 12 slots last until the 13th token."""
+def test_admission_chunks_decoding_and_finish_have_their_reasons() -> None:
+    """With budget 6, tokens 0..5 allocate blocks 0 and 1, and 6..9 block 2, which suffices until the 13th token."""
     engine = FakeEngine(max_num_batched_tokens=6)
     engine.add([1] * 10, max_tokens=4)
     assert allocated(engine.step()) == [(0, 0, "admission"), (0, 1, "admission")]
     assert allocated(engine.step()) == [(0, 2, "chunk")]
     ops = engine.run()
-    assert allocated(ops) == [(0, 3, "append")], "the 11th and 12th token fill block 2, the 13th begins block 3"
+    assert allocated(ops) == [(0, 3, "append")], "for the 13th token"
     assert freed(ops) == {(0, "finish"): 4}
 
 
-def test_a_preempted_sequence_frees_and_resumes() -> None:
-    """3 blocks of 4: two prompts of 4 hold one each; 0 takes the third for its 5th token, 1 finds none for its own."""
+def test_preemption_and_resumption_have_their_reasons() -> None:
+    """Two prompts of 4 hold one of 3 blocks each. 0 gets the third for its 5th token, and 1 finds none."""
     engine = FakeEngine(num_blocks=3)
     for i in range(2):
         engine.add([i] * 4, max_tokens=4)
@@ -36,28 +36,28 @@ def test_a_preempted_sequence_frees_and_resumes() -> None:
     ops = engine.step()
     assert allocated(ops) == [(0, 1, "append")] and freed(ops) == {(1, "preempt"): 1}
     ops = engine.run()
-    assert [reason for seq_id, _, reason in allocated(ops) if seq_id == 1] == ["resume"], "its first block hits"
+    assert [reason for seq_id, _, reason in allocated(ops) if seq_id == 1] == ["resume"], "the first block hits"
 
 
-def test_swapping_in_needs_a_block_for_new_tokens() -> None:
+def test_swap_out_and_swap_in_have_their_reasons() -> None:
     engine = FakeEngine(num_blocks=3, swap_space=4, enable_prefix_caching=False)
     for i in range(2):
         engine.add([i] * 4, max_tokens=4)
     engine.step()
     assert freed(engine.step()) == {(1, "swap"): 1}
     ops = engine.run()
-    back = [(logical, reason) for seq_id, logical, reason in allocated(ops) if seq_id == 1]
-    assert back == [(0, "swap_in"), (1, "resume")], "4 computed tokens come back, the 5th needs a block"
+    swapped_in = [(logical, reason) for seq_id, logical, reason in allocated(ops) if seq_id == 1]
+    assert swapped_in == [(0, "swap_in"), (1, "resume")], "4 tokens are swapped in, and the 5th needs a block"
 
 
-def test_a_shared_block_that_is_written_to_is_copied() -> None:
+def test_a_copied_block_has_the_reason_copy() -> None:
     engine = FakeEngine()
     engine.add([1] * 6, max_tokens=2, num_forks=1)
     engine.step()
     assert allocated(engine.step()) == [(0, 1, "copy")], "the last owner writes in place"
 
 
-def test_strategy_none_takes_and_discards_everything_in_every_step() -> None:
+def test_strategy_none_allocates_and_discards_all_blocks_in_every_step() -> None:
     engine = FakeEngine(recompute_all=True)
     engine.add([1] * 6, max_tokens=3)
     ops = engine.step()

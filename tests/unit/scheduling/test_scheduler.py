@@ -1,4 +1,4 @@
-"""The scheduler by hand: exact blocks, budgets, queues and orders of operations at block size 4."""
+"""Scheduler at block size 4: exact blocks, budgets, queues and orders of operations."""
 
 import pytest
 
@@ -21,16 +21,16 @@ from tests.unit.scheduling.fake_engine import FakeEngine, facts, names, of_type,
 PROMPT = list(range(100, 112))  # 12 tokens = 3 full blocks
 
 
-def test_operations_of_a_prompt_come_in_order() -> None:
-    """9 tokens: 3 blocks, of which 2 get a hash."""
+def test_operations_of_a_prompt_are_in_order() -> None:
+    """Nine tokens need 3 blocks, of which 2 get a hash."""
     engine = FakeEngine()
     engine.add(PROMPT[:9])
     assert names(engine.step()) == ["lookup", "admit", *["allocate"] * 3, *["cache"] * 2, "write", "sample"]
     assert names(engine.step()) == ["write", "sample"]
 
 
-def test_operations_of_a_hit_come_in_order_and_eviction_precedes_reallocation() -> None:
-    """4 blocks: the first prompt's 0, 1 stay cached. The second revives 0, then takes 2, 3 and evicts 1."""
+def test_operations_of_a_hit_are_in_order_and_evictions_precede_allocations() -> None:
+    """Blocks 0 and 1 of the first prompt are cached. The second prompt revives 0, allocates 2 and 3 and evicts 1."""
     engine = FakeEngine(num_blocks=4)
     engine.add(PROMPT[:8], max_tokens=1)
     engine.step()
@@ -46,7 +46,7 @@ def test_operations_of_a_hit_come_in_order_and_eviction_precedes_reallocation() 
     assert facts(ops, Write, "start", "num_tokens") == [(4, 9)]
 
 
-def test_a_finished_sequence_frees_tail_first_and_then_finishes() -> None:
+def test_a_finished_sequence_frees_its_blocks_tail_first() -> None:
     engine = FakeEngine()
     engine.add(PROMPT[:6], max_tokens=1)
     ops = engine.step()
@@ -56,8 +56,8 @@ def test_a_finished_sequence_frees_tail_first_and_then_finishes() -> None:
     assert not engine.scheduler.has_unfinished
 
 
-def test_running_sequences_come_before_waiting_ones_in_a_mixed_step() -> None:
-    """Budget 8: sequence 0 decodes 1 token, the next prompt of 12 gets the remaining 7."""
+def test_running_sequences_are_scheduled_before_waiting_ones() -> None:
+    """Of a budget of 8, sequence 0 decodes 1 token and the next prompt gets the remaining 7."""
     engine = FakeEngine(max_num_batched_tokens=8)
     engine.add(PROMPT[:3])
     engine.step()
@@ -65,8 +65,8 @@ def test_running_sequences_come_before_waiting_ones_in_a_mixed_step() -> None:
     assert facts(engine.step(), Write, "seq_id", "start", "num_tokens") == [(0, 3, 1), (1, 0, 7)]
 
 
-def test_a_prompt_is_cut_into_chunks_of_the_token_budget_and_samples_after_the_last() -> None:
-    """12 tokens under a budget of 5: 5, 5, 2; blocks come as they are needed, 2, 1, 0 of them."""
+def test_a_prompt_is_split_into_chunks_of_the_token_budget() -> None:
+    """With a budget of 5, 12 tokens are computed as 5, 5 and 2, which allocate 2, 1 and 0 blocks."""
     engine = FakeEngine(max_num_batched_tokens=5)
     engine.add(PROMPT)
     steps = [engine.step() for _ in range(3)]
@@ -81,11 +81,13 @@ def test_a_spent_budget_defers_the_head_and_the_next_step_continues() -> None:
         engine.add(PROMPT[:4])
     ops = engine.step()
     assert facts(ops, Defer, "seq_id", "reason", "needed", "available") == [(1, "token_budget", 1, 0)]
-    assert of_type(ops, Lookup) and all(op.seq_id == 0 for op in of_type(ops, Lookup)), "no lookup for who waits on"
+    assert of_type(ops, Lookup) and all(op.seq_id == 0 for op in of_type(ops, Lookup)), (
+        "no lookup for the deferred sequence"
+    )
 
 
 def test_without_chunked_prefill_a_prompt_waits_until_it_fits_in_one_step() -> None:
-    """Budget 16: the first takes 12, the second needs 12 of 4 left, then 12 of 15."""
+    """Of a budget of 16, the first prompt takes 12. The second needs 12 and gets them in the next step."""
     engine = FakeEngine(max_num_batched_tokens=16, enable_chunked_prefill=False)
     engine.add(PROMPT)
     engine.add([9] * 12)
@@ -104,8 +106,8 @@ def test_max_num_seqs_limits_the_running_sequences() -> None:
     assert facts(engine.step(), Admit, "seq_id") == [(2,)]
 
 
-def test_without_free_blocks_the_head_is_deferred_and_not_overtaken() -> None:
-    """4 blocks, 3 held: the head needs 2; the one behind it, which needs 1, does not pass."""
+def test_a_deferred_head_of_the_queue_is_not_overtaken() -> None:
+    """One of 4 blocks is free. The head of the queue needs 2, and the next sequence, which needs 1, waits too."""
     engine = FakeEngine(num_blocks=4)
     engine.add(PROMPT[:10], max_tokens=3)
     engine.add([1, 2, 3, 4, 5], max_tokens=2)
@@ -116,8 +118,7 @@ def test_without_free_blocks_the_head_is_deferred_and_not_overtaken() -> None:
 
 
 def test_two_identical_prompts_in_one_step_share() -> None:
-    """9 equal tokens: the second is admitted with 8 of them cached, though not written yet, and computes 1
-    (nano-vllm#219)."""
+    """Of 9 equal tokens, the second prompt hits 8, which are not yet written, and computes 1 (nano-vllm#219)."""
     engine = FakeEngine()
     engine.add(PROMPT[:9])
     engine.add(PROMPT[:9])
@@ -128,8 +129,8 @@ def test_two_identical_prompts_in_one_step_share() -> None:
     assert engine.output(0) == engine.output(1) == engine.expected(0)
 
 
-def test_a_prompt_shares_what_a_running_sequence_computes_in_the_same_step() -> None:
-    """Budget 8. Step 2: sequence 0 computes tokens 8..11, promising block 2; sequence 1 hits 12 tokens of its 13."""
+def test_a_prompt_hits_blocks_that_are_computed_in_the_same_step() -> None:
+    """With budget 8, sequence 0 computes tokens 8..11 in step 2, and sequence 1 hits 12 of its 13 tokens."""
     engine = FakeEngine(max_num_batched_tokens=8)
     engine.add(PROMPT)
     engine.step()
@@ -141,7 +142,7 @@ def test_a_prompt_shares_what_a_running_sequence_computes_in_the_same_step() -> 
     assert engine.output(1) == engine.expected(1)
 
 
-def test_priority_admits_the_lowest_number_first_ties_by_arrival() -> None:
+def test_priority_admits_by_lowest_number_and_then_by_arrival() -> None:
     engine = FakeEngine(max_num_seqs=1, policy="priority")
     for priority in (5, 1, 5, 0):
         engine.add([priority, 1], max_tokens=1, priority=priority)
@@ -149,10 +150,8 @@ def test_priority_admits_the_lowest_number_first_ties_by_arrival() -> None:
     assert facts(engine.run(), Admit, "seq_id") == [(3,), (1,), (0,), (2,)]
 
 
-def test_forks_keep_their_places_and_share_the_prompt() -> None:
-    """Four samples of 7 tokens have 2 blocks, then exactly 3 copies; 5 blocks in all. max_num_seqs 4 admits no
-    other.
-    """
+def test_forks_count_as_running_and_share_the_prompt() -> None:
+    """Four samples of 7 tokens share 2 blocks and then make 3 copies. max_num_seqs 4 admits no other sequence."""
     engine = FakeEngine(max_num_seqs=4, max_num_batched_tokens=4)
     engine.add(PROMPT[:7], max_tokens=2, num_forks=3)
     engine.add([1, 2], max_tokens=2)
@@ -173,7 +172,7 @@ def test_sequences_with_different_salts_share_nothing() -> None:
     assert [op.num_hit_tokens for op in of_type(engine.step(), Lookup)] == [0, 0, 8]
 
 
-def test_abort_frees_what_runs_and_forgets_what_waits() -> None:
+def test_abort_frees_blocks_and_drops_hashes() -> None:
     engine = FakeEngine(max_num_seqs=1)
     engine.add(PROMPT)
     engine.add(PROMPT)
@@ -181,12 +180,12 @@ def test_abort_frees_what_runs_and_forgets_what_waits() -> None:
     engine.abort(1)
     engine.abort(0)
     assert engine.scheduler.abort("r0") == [] and not engine.scheduler.has_unfinished
-    assert not engine.manager.prefixes.chains, "the remembered hashes go with the sequence"
+    assert not engine.manager.prefixes.chains, "the hashes are dropped with the sequence"
     assert engine.manager.memory().blocks_held == 0
     assert engine.replay.state.finished == [1, 0]
 
 
-def test_no_cache_recomputes_every_token_and_keeps_nothing() -> None:
+def test_strategy_none_recomputes_every_token_and_keeps_no_block() -> None:
     engine = FakeEngine(recompute_all=True)
     engine.add(PROMPT[:3], max_tokens=3)
     first, second = engine.step(), engine.step()
@@ -199,8 +198,8 @@ def test_no_cache_recomputes_every_token_and_keeps_nothing() -> None:
     assert engine.output(0) == engine.expected(0)
 
 
-def test_without_cache_the_first_may_exceed_the_budget() -> None:
-    """Budget 8: 12 tokens alone exceed it and go alone; then 5 fit, 4 more do not."""
+def test_strategy_none_lets_a_single_sequence_exceed_the_budget() -> None:
+    """With budget 8, 12 tokens are computed alone. Then 5 fit, and 4 others do not."""
     engine = FakeEngine(recompute_all=True, max_num_batched_tokens=8)
     engine.add(PROMPT, max_tokens=1)
     engine.add([1] * 5, max_tokens=1)
@@ -213,8 +212,8 @@ def test_without_cache_the_first_may_exceed_the_budget() -> None:
     assert facts(ops, Defer, "seq_id", "reason", "needed", "available") == [(2, "token_budget", 4, 3)]
 
 
-def test_no_cache_without_room_skips_a_step_and_preempts_no_sequence() -> None:
-    """3 blocks: two sequences of 4 tokens grow to 5, 2 blocks each: one of them runs at a time."""
+def test_strategy_none_skips_sequences_without_room_instead_of_preempting() -> None:
+    """Two sequences grow to 5 tokens and 2 blocks each in a pool of 3, so only one of them runs at a time."""
     engine = FakeEngine(recompute_all=True, num_blocks=3)
     engine.add([1] * 4, max_tokens=3)
     engine.add([2] * 4, max_tokens=3)
@@ -225,7 +224,7 @@ def test_no_cache_without_room_skips_a_step_and_preempts_no_sequence() -> None:
     assert [engine.output(i) for i in (0, 1)] == [engine.expected(i) for i in (0, 1)]
 
 
-def test_tokens_need_computed_predecessors() -> None:
+def test_sampling_requires_that_all_tokens_are_computed() -> None:
     engine = FakeEngine(max_num_batched_tokens=4)
     engine.add(PROMPT)
     engine.step()
@@ -233,8 +232,8 @@ def test_tokens_need_computed_predecessors() -> None:
         engine.scheduler.append_token(engine.sequences[0], 1)
 
 
-def test_a_sequence_that_can_never_run_is_refused_with_the_numbers() -> None:
-    """12 prompt tokens + 6 - 1 = 17 slots are 5 blocks of 4; + 5 - 1 = 16 slots are 4."""
+def test_impossible_sequences_are_refused_with_the_numbers() -> None:
+    """12 prompt tokens + 6 - 1 = 17 slots need 5 blocks of 4, and 12 + 5 - 1 = 16 slots need 4."""
     engine = FakeEngine(num_blocks=4, max_num_seqs=2)
     with pytest.raises(ValueError, match="sequence 0 may need 5 blocks; the pool has 4"):
         engine.add(PROMPT, max_tokens=6)
@@ -248,14 +247,14 @@ def test_a_sequence_that_can_never_run_is_refused_with_the_numbers() -> None:
     engine.add(PROMPT, max_tokens=5)
     engine.run()
     assert len(engine.output(0)) == 5
-    whole = FakeEngine(enable_chunked_prefill=False, max_num_batched_tokens=8)
+    unchunked = FakeEngine(enable_chunked_prefill=False, max_num_batched_tokens=8)
     with pytest.raises(ValueError, match="compute 9 tokens in one step without chunked prefill"):
-        whole.add([1] * 8, max_tokens=2)
+        unchunked.add([1] * 8, max_tokens=2)
 
 
 @pytest.mark.parametrize("reserve", [False, True])
-def test_a_sequence_waits_for_room_for_all_of_its_tokens_where_that_is_asked_for(reserve: bool) -> None:
-    """8 blocks, of which the first prompt holds 5. The second has room for a chunk of 8, not for its 4 blocks."""
+def test_reserve_full_isl_waits_for_room_for_all_prompt_tokens(reserve: bool) -> None:
+    """The first prompt holds 5 of 8 blocks. The second has room for a chunk of 8 tokens and not for its 4 blocks."""
     engine = FakeEngine(num_blocks=8, max_num_batched_tokens=9, reserve_full_isl=reserve)
     engine.add(list(range(17)), max_tokens=3)
     engine.step()

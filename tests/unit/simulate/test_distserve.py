@@ -1,4 +1,4 @@
-"""DistServe's figures reproduced: the shapes of the paper's argument, and its printed numbers."""
+"""Reproduction of DistServe's figures: the shapes of the paper's argument, and its printed numbers."""
 
 from itertools import pairwise
 
@@ -9,12 +9,12 @@ from engine.simulate.distserve import Paper, PaperFigure
 
 
 @pytest.fixture(scope="module")
-def made() -> Paper:
+def paper() -> Paper:
     return distserve.paper()
 
 
-def figure(made: Paper, number: int) -> PaperFigure:
-    return next(one for one in made.figures if one.number == number)
+def figure(paper: Paper, number: int) -> PaperFigure:
+    return next(one for one in paper.figures if one.number == number)
 
 
 def points(found: PaperFigure, panel: str, kind: str, value: float | None = None) -> dict[float, float]:
@@ -26,9 +26,9 @@ def here(found: PaperFigure) -> dict[str, float]:
     return {one.id: one.here for one in found.compared}
 
 
-def test_each_alone_serves_more_than_both_together(made: Paper) -> None:
-    """TPOT limits a GPU that does both (figure 1), and decode alone serves more than prefill alone."""
-    found = figure(made, 1)
+def test_separate_phases_serve_more_than_both_together(paper: Paper) -> None:
+    """TPOT limits a GPU that serves both phases, and decode serves more than prefill (figure 1)."""
+    found = figure(paper, 1)
     rates = here(found)
     assert rates["rate_both"] < rates["rate_apart"] < rates["rate_prefill"] < rates["rate_decode"]
     assert {one.id: one.printed for one in found.compared} == {
@@ -41,32 +41,32 @@ def test_each_alone_serves_more_than_both_together(made: Paper) -> None:
     tpot, ttft = points(found, "tpot_p90", "both"), points(found, "ttft_p90", "both")
     assert max(rate for rate, took in ttft.items() if took <= 0.4) > rates["rate_both"]
     assert all(a < b for a, b in pairwise(tpot.values()))
-    alone = points(found, "ttft_p90", "prefill_alone")
-    assert min(alone.values()) < 0.07 < 0.3 < max(alone.values())
+    separate = points(found, "ttft_p90", "prefill_alone")
+    assert min(separate.values()) < 0.07 < 0.3 < max(separate.values())
 
 
-def test_a_prompt_fills_a_step_and_sequences_do_not(made: Paper) -> None:
-    """This is the paper's figure 3."""
-    found = here(figure(made, 3))
+def test_one_prompt_saturates_a_prefill_step_and_decode_scales_with_the_batch(paper: Paper) -> None:
+    """Figure 3 of the paper."""
+    found = here(figure(paper, 3))
     assert found["fills"] <= 512 and found["more_prompts"] < 1.25 and found["more_sequences"] > 4
-    rates = list(points(figure(made, 3), "decode_rate", "decode").values())
+    rates = list(points(figure(paper, 3), "decode_rate", "decode").values())
     assert all(a < b for a, b in pairwise(rates))
 
 
-def test_splitting_wins_at_low_rates_and_stages_at_high_ones(made: Paper) -> None:
+def test_splitting_is_faster_at_low_rates_and_stages_at_high_rates(paper: Paper) -> None:
     """A smaller K ends the advantage of splitting earlier (figure 4)."""
-    found = figure(made, 4)
+    found = figure(paper, 4)
     numbers = here(found)
     assert 1.3 < numbers["speedup"] < 2
     assert numbers["crossing_1.3"] < numbers["crossing_1.5"] < numbers["crossing_1.7"] < numbers["crossing"]
     stages = points(found, "ttft_mean", "stages")
     split = points(found, "ttft_mean", "split")
-    assert split[0.0] < stages[0.0] and max(split) < max(stages)  # where each grows without end
+    assert split[0.0] < stages[0.0] and max(split) < max(stages)  # the rates at which the queues diverge
 
 
-def test_stages_scale_and_splitting_shortens_by_less_and_less(made: Paper) -> None:
-    """This is the paper's figure 5."""
-    found = figure(made, 5)
+def test_stages_scale_throughput_and_splitting_has_diminishing_returns(paper: Paper) -> None:
+    """Figure 5 of the paper."""
+    found = figure(paper, 5)
     split = points(found, "step", "split")
     assert list(split) == [1, 2, 4, 8]
     gains = [a / b for a, b in pairwise(split.values())]
@@ -76,12 +76,12 @@ def test_stages_scale_and_splitting_shortens_by_less_and_less(made: Paper) -> No
     assert all(points(found, "throughput", "split")[n] < throughput[n] for n in (2, 4, 8))
 
 
-def test_substituted_layers_are_named(made: Paper) -> None:
-    assert "internlm-20b × 0.9917 in place of OPT-13B's" in made.times[0] and "OPT-66B" in made.times[1]
+def test_substituted_layers_are_named(paper: Paper) -> None:
+    assert "internlm-20b × 0.9917 in place of OPT-13B's" in paper.times[0] and "OPT-66B" in paper.times[1]
 
 
 @pytest.mark.parametrize(("rate", "share"), [(0.1, 0.8), (0.1, 0.95), (0.5, 0.5), (0.5, 0.9), (0.9, 0.99)])
-def test_a_waiting_time_is_the_one_that_the_share_is_within(rate: float, share: float) -> None:
+def test_within_gives_the_quantile_of_the_waiting_time(rate: float, share: float) -> None:
     seconds = waiting.within(rate, 1.0, share)
     assert waiting.share_within(rate, 1.0, seconds) >= share - 1e-9
     assert seconds == 0 or waiting.share_within(rate, 1.0, seconds * 0.999) < share

@@ -17,23 +17,23 @@ from tests.unit.accounting.model_facts import facts
 FOUND = json.loads(Path(__file__).with_name("dynamo_hits.json").read_text())
 TRACE = Path(__file__).parents[3] / "engine" / "bench" / "traces" / f"{FOUND['trace']}.jsonl"
 BLOCK_SIZE, VOCABULARY = FOUND["block_size"], 50_000
-APART = 1e5  # seconds: each request is done before the next one comes
+INTERVAL = 1e5  # seconds between requests, so that each one finishes before the next arrives
 
 
 def block(hash_id: int) -> list[int]:
-    """Return the tokens of a block: equal for equal hashes."""
+    """Return the tokens of a block, which are equal for equal hashes."""
     return np.random.default_rng(hash_id).integers(0, VOCABULARY, BLOCK_SIZE).tolist()  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("num_blocks", [int(number) for number in FOUND["reused_tokens"]])
-def test_every_request_hits_what_it_hits_there(num_blocks: int) -> None:
+def test_every_request_has_the_hits_of_dynamos_simulator(num_blocks: int) -> None:
     rows = [json.loads(line) for line in TRACE.read_text().splitlines()]
     tokens = {hash_id: block(hash_id) for row in rows for hash_id in row["hash_ids"]}
     requests = [
         SimulatedRequest(
             [token for hash_id in row["hash_ids"] for token in tokens[hash_id]][: row["input_length"]],
             row["output_length"],
-            i * APART,
+            i * INTERVAL,
         )
         for i, row in enumerate(rows)
     ]

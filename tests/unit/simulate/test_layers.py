@@ -1,4 +1,4 @@
-"""Step times of other GPUs."""
+"""Step times of other GPUs, from measured layers and the roofline."""
 
 import pytest
 from msgspec.structs import replace
@@ -14,9 +14,9 @@ from engine.trace.records import BatchEntry
 from tests.unit.engine.runs import tiny_llama
 
 
-def test_a_step_is_its_layers_and_what_the_roofline_says_of_the_rest() -> None:
-    """Llama 2 7B on an A100 80 GB has 32 layers of 0.292 ms at one token; 131 M weights of the output projection in
-    float16 over 2,039 GB/s take 0.129 ms; 1,024 keys of 524,288 B take 0.263 ms.
+def test_a_step_takes_its_layers_times_and_the_roofline_time_of_the_rest() -> None:
+    """For Llama 2 7B on an A100 80 GB, a token takes 32 layers of 0.292 ms. Reading 131 M float16 weights of the output
+    projection at 2,039 GB/s takes 0.129 ms, and 1,024 keys of 524,288 B take 0.263 ms.
     """
     cost = card_of("llama-2-7b", "a100-80gb").cost()
     output = 32_000 * 4096 * 2
@@ -25,9 +25,9 @@ def test_a_step_is_its_layers_and_what_the_roofline_says_of_the_rest() -> None:
     assert cost.source.startswith("layers of Llama 2 7B on 1 × A100 SXM 80GB (github.com/microsoft/vidur")
 
 
-def test_gpus_that_split_a_layer_exchange_twice() -> None:
-    """A layer of 2,048 tokens on two GPUs takes 2.1282 ms and two all-reduces of 0.139 ms; pairs reach both
-    GPUs' peak.
+def test_gpus_that_split_a_layer_add_two_all_reduces() -> None:
+    """A layer of 2,048 tokens on two GPUs takes 2.1282 ms and two all-reduces of 0.139 ms. Attention uses the peak of
+    both GPUs.
     """
     cost = card_of("llama-2-7b", "a100-80gb").cost(2)
     output = 32_000 * 4096 * 2
@@ -37,8 +37,8 @@ def test_gpus_that_split_a_layer_exchange_twice() -> None:
     assert cost.seconds(StepShape(2048, 1, 2048, pairs)) == pytest.approx(layers + rest)
 
 
-def test_a_cache_of_fewer_bytes_is_read_faster_and_holds_more() -> None:
-    """A number takes one byte in fp8; int8 adds a float16 scale for each vector of 128."""
+def test_a_smaller_cache_dtype_is_read_faster_and_holds_more_tokens() -> None:
+    """A number takes one byte in fp8, and int8 adds a float16 scale for each vector of 128."""
     card = card_of("llama-2-7b", "a100-80gb")
     for dtype, share in (("fp8", 1 / 2), ("int8", 130 / 256)):
         assert card.cost(1, dtype).key_seconds == pytest.approx(card.cost().key_seconds * share)
@@ -46,7 +46,7 @@ def test_a_cache_of_fewer_bytes_is_read_faster_and_holds_more() -> None:
 
 
 @pytest.mark.parametrize("policy", [None, WindowPolicy(8), WindowPolicy(8, 4, 2), WindowPolicy(100, 1)])
-def test_the_keys_of_a_shape_are_those_that_the_work_of_a_step_reads(policy: WindowPolicy | None) -> None:
+def test_the_keys_of_a_step_shape_equal_those_of_the_steps_work(policy: WindowPolicy | None) -> None:
     facts = tiny_llama().facts
     facts = replace(facts, sliding_windows=[16] + [None] * (facts.num_layers - 1))
     seen = [reach.num_keys for reach in reaches_of(facts.sliding_windows, policy)]
@@ -62,7 +62,7 @@ def test_the_keys_of_a_shape_are_those_that_the_work_of_a_step_reads(policy: Win
     assert shape.num_tokens == 47 and shape.num_pairs < no_window.num_pairs == 40 * 41 / 2 + 5 * 20 + 15
 
 
-def test_measured_layer_times_belong_to_presets_and_grow() -> None:
+def test_measured_layer_times_belong_to_presets_and_increase() -> None:
     for layer in layer_file().layer:
         assert layer.model in {one.id for one in model_presets() if one.is_counted}
         assert layer.gpu in {one.id for one in gpu_presets()}
@@ -74,7 +74,7 @@ def test_measured_layer_times_belong_to_presets_and_grow() -> None:
         assert cost.of_tokens(layer.tokens[-1]) > cost.of_tokens(layer.tokens[0]) > 0
 
 
-def test_an_unmeasured_layer_is_refused_in_a_sentence() -> None:
+def test_an_unmeasured_layer_is_refused_with_the_measured_ones() -> None:
     assert card_of("llama-2-7b", "h100-80gb").degrees == [1, 2, 4, 8] and card_of("gpt2", "t4").degrees == []
     with pytest.raises(ValueError, match="no layer times of llama-2-7b on 3 × a100-80gb; measured were 1, 2, 4, 8"):
         card_of("llama-2-7b", "a100-80gb").cost(3)

@@ -1,4 +1,4 @@
-"""Placements: the best of all within memory, links and objectives, confirmed by simulation."""
+"""Placements with the fewest GPUs within memory, links and objectives, confirmed by simulation."""
 
 from itertools import product
 
@@ -25,12 +25,12 @@ DEMANDS = [
 
 
 def on(model: str, first: str = A100, after: str = A100) -> tuple[Card, Card]:
-    """Return the model's times on a GPU, for prefill and for decode."""
+    """Return the model's times on the GPUs for prefill and for decode."""
     return card_of(model, first), card_of(model, after)
 
 
 @pytest.mark.parametrize(("model", "demand"), DEMANDS)
-def test_nothing_that_was_left_out_needs_fewer_gpus(model: str, demand: Demand) -> None:
+def test_the_search_finds_the_fewest_gpus(model: str, demand: Demand) -> None:
     """Every pair of instances and every number of both is tried."""
     found = disaggregated(on(model), SMALL, demand)
     most = SMALL.number * SMALL.gpus
@@ -52,10 +52,8 @@ def test_nothing_that_was_left_out_needs_fewer_gpus(model: str, demand: Demand) 
     assert mixed.gpus == min(one.all_gpus for one in options("mixed", card_of(model, A100), SMALL, demand))
 
 
-def test_stages_side_by_side_fill_whole_nodes_and_no_more() -> None:
-    """All placements of section 4.2 are tried: equal stages, numbers on a node, groups; two nodes are at most two
-    stages.
-    """
+def test_placement_on_one_node_finds_the_fewest_gpus() -> None:
+    """All placements of section 4.2 are tried: equal stages, instances per node, and groups of nodes."""
     model, demand = DEMANDS[0]
     found = on_one_node(on(model), SMALL, demand)
     best = min(
@@ -72,45 +70,43 @@ def test_stages_side_by_side_fill_whole_nodes_and_no_more() -> None:
     assert found.gpus == best
 
 
-def test_weights_must_fit_and_leave_room() -> None:
-    """Llama 2 70B has 138 GB in float16, too much for one GPU of 80 GB; two hold it and some requests of 1,280
-    tokens.
-    """
+def test_weights_must_fit_and_leave_room_for_requests() -> None:
+    """The 138 GB of Llama 2 70B in float16 exceed one GPU of 80 GB. Two hold it and some requests of 1,280 tokens."""
     model = "llama-2-70b"
-    room = card_of(model, A100).room_tokens(2)
-    assert card_of(model, A100).room_tokens() == 0 < room // 1280 < 40
+    capacity = card_of(model, A100).room_tokens(2)
+    assert card_of(model, A100).room_tokens() == 0 < capacity // 1280 < 40
     demand = DEMANDS[-1][1]
     found = options("decode", card_of(model, A100), SMALL, demand)
     assert min(one.gpus for one in found) == 2
-    assert [one.batch for one in found if (one.tensor_parallel, one.stages) == (2, 1)] == [room // 1280]
+    assert [one.batch for one in found if (one.tensor_parallel, one.stages) == (2, 1)] == [capacity // 1280]
 
 
-def test_cards_of_two_kinds() -> None:
-    """An H100 computes three times as fast as an A100: half as many GPUs suffice if prefill dominates."""
+def test_a_faster_prefill_gpu_halves_the_number_of_gpus() -> None:
+    """An H100 computes three times as fast as an A100, so fewer GPUs suffice if prefill dominates."""
     model, demand = "llama-2-70b", Demand(rate=10, prompt_tokens=1024, output_tokens=256, ttft=1.0, tpot=0.1)
     nodes = Nodes(number=4, gpus=8, network=25e9)
     same, mixed = (disaggregated(on(model, card), nodes, demand) for card in (A100, H100))
     assert (same.gpus, mixed.gpus) == (14, 8)
     assert [option.gpu for option in mixed.options] == ["h100-80gb", "a100-80gb"]
-    assert same.options[1] == mixed.options[1]  # decode is as it was
+    assert same.options[1] == mixed.options[1]  # decode is unchanged
     with pytest.raises(PlacementError, match="a node has GPUs of one kind"):
         on_one_node(on(model, H100), nodes, demand)
 
 
-def test_cards_of_two_kinds_are_in_nodes_of_their_own() -> None:
-    """A GPU of each kind needs two nodes, however large; two of one kind share a node, and nothing leaves it."""
+def test_gpus_of_two_kinds_need_separate_nodes() -> None:
+    """Two kinds of GPU need two nodes of any size. Two GPUs of one kind share a node without network traffic."""
     model, demand = "llama-2-7b", Demand(rate=5, prompt_tokens=256, output_tokens=64, ttft=0.2, tpot=0.05)
     one = Nodes(number=1, gpus=8, network=25e9)
     with pytest.raises(PlacementError, match="are 2 nodes of 8 GPUs of one kind, but there are 1"):
         disaggregated(on(model, H100), one, demand)
     assert disaggregated(on(model, H100), replace(one, number=2), demand).layout.nodes == [["prefill"], ["decode"]]
-    alike = disaggregated(on(model), one, demand)
-    assert alike.layout.nodes == [["prefill", "decode"]]
-    assert (alike.network_share, alike.transfer_seconds) == (0, 0)
+    same = disaggregated(on(model), one, demand)
+    assert same.layout.nodes == [["prefill", "decode"]]
+    assert (same.network_share, same.transfer_seconds) == (0, 0)
 
 
-def test_when_moving_costs_more_than_it_brings() -> None:
-    """A single instance suffices for rare requests, where two would idle; a slow network limits the rate."""
+def test_rare_requests_and_slow_networks_favour_a_single_instance() -> None:
+    """A single instance suffices for rare requests. A slow network limits the rate of two."""
     model, nodes = "llama-3.1-8b", Nodes(number=2, gpus=4, network=25e9)
     seldom = Demand(rate=0.5, prompt_tokens=512, output_tokens=128, ttft=0.5, tpot=0.05)
     assert (colocated(card_of(model, A100), nodes, seldom).gpus, disaggregated(on(model), nodes, seldom).gpus) == (1, 2)
@@ -125,9 +121,9 @@ def test_when_moving_costs_more_than_it_brings() -> None:
         disaggregated(on(model), replace(small, network=1e8), often)
 
 
-def test_a_node_takes_in_no_more_than_its_network_carries() -> None:
-    """The 60 prompts of 2,000 tokens of 800 KiB are 98 GB/s. Three nodes send them, at 50 GB/s each, and one receives
-    50: only the part prefilled in that node is not transferred.
+def test_the_network_of_a_node_bounds_its_incoming_transfers() -> None:
+    """The 60 prompts of 2,000 tokens of 800 KiB are 98 GB/s for a network of 100 GB/s per node. The share that is
+    prefilled in the node of the decode instance is not transferred.
     """
     model = "opt-13b"
     demand = Demand(rate=60, prompt_tokens=2000, output_tokens=2, ttft=0.5, tpot=0.1)
@@ -135,8 +131,8 @@ def test_a_node_takes_in_no_more_than_its_network_carries() -> None:
     found = disaggregated(on(model), nodes, demand)
     *others, last = found.layout.nodes
     assert len(others) == 2 and last.count("decode") == found.options[1].all_gpus == 1
-    beside = last.count("prefill") / found.options[0].all_gpus
-    assert found.network_share == pytest.approx((1 - beside) * 60 * 2000 * 819_200 / 100e9)
+    prefill_share = last.count("prefill") / found.options[0].all_gpus
+    assert found.network_share == pytest.approx((1 - prefill_share) * 60 * 2000 * 819_200 / 100e9)
 
 
 @pytest.mark.parametrize(("model", "demand"), DEMANDS)
@@ -166,8 +162,8 @@ def test_formulas_give_the_numbers_of_the_placement(model: str, demand: Demand) 
 
 @pytest.mark.parametrize("network", [100e9, 30e9, 1e9])
 def test_a_slow_network_changes_the_placement(network: float) -> None:
-    """The result has the fewest GPUs of all pairs that fit into the nodes and the network; without any, the smallest
-    transfer of all is reported.
+    """The result has the fewest GPUs of all pairs that fit into the nodes and the network. If none fits, the smallest
+    transfer is reported.
     """
     model = "opt-13b"
     demand = Demand(rate=60, prompt_tokens=2000, output_tokens=2, ttft=0.5, tpot=0.1)
@@ -187,26 +183,24 @@ def test_a_slow_network_changes_the_placement(network: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "says"),
+    ("changed", "error"),
     [
         ({"ttft": 0.001}, "no instance of the measured sizes meets the objective of prefill"),
         ({"tpot": 0.0001}, "no instance of the measured sizes meets the objective of decode"),
         ({"rate": 5000.0}, "nodes of 4 GPUs of one kind, but there are 2"),
     ],
 )
-def test_unservable_demands_are_refused(changed: dict[str, float], says: str) -> None:
+def test_unservable_demands_are_refused(changed: dict[str, float], error: str) -> None:
     model, demand = DEMANDS[0]
-    with pytest.raises(PlacementError, match=says):
+    with pytest.raises(PlacementError, match=error):
         disaggregated(on(model), SMALL, replace(demand, **changed))
     for wrong in ({"output_tokens": 1}, {"rate": 0.0}, {"share": 1.0}):
         with pytest.raises(ValueError, match=r"demand needs|objectives must"):
             disaggregated(on(model), SMALL, replace(demand, **wrong))
 
 
-def test_as_many_are_in_time_as_the_formulas_say() -> None:
-    """The share within the objective at the rate for 90 %, over 6 seeds of the engine's scheduler, lies in the 95 %
-    interval.
-    """
+def test_the_formulas_predict_the_share_of_requests_in_time() -> None:
+    """At the rate for 90 %, the simulated share within the objective over 6 seeds agrees with 90 % (95 % interval)."""
     model = "llama-2-7b"
     demand = Demand(rate=1, prompt_tokens=256, output_tokens=4, ttft=0.06, tpot=0.1)
     first = next(one for one in options("prefill", card_of(model, A100), SMALL, demand) if one.gpus == 1)
@@ -227,10 +221,8 @@ def test_as_many_are_in_time_as_the_formulas_say() -> None:
     assert simulate_placement(on(model), placement, less, nodes, num_requests=200).within_both > 0.99
 
 
-def test_a_trial_decodes_as_many_as_the_search_says_however_short_prompts_are() -> None:
-    """A rate of 200 requests a second of 16 tokens decodes about 170 answers of 64 tokens at once, in steps of
-    13 ms.
-    """
+def test_a_trial_decodes_large_batches_of_short_prompts() -> None:
+    """200 requests per second of 16 tokens decode about 170 outputs of 64 tokens at once, in steps of 13 ms."""
     model, demand = "llama-2-7b", Demand(rate=200, prompt_tokens=16, output_tokens=64, ttft=0.3, tpot=0.05)
     nodes = Nodes(number=1, gpus=8, network=25e9)
     found = disaggregated(on(model), nodes, demand)
@@ -239,10 +231,8 @@ def test_a_trial_decodes_as_many_as_the_search_says_however_short_prompts_are() 
     assert result.within_tpot == 1 and result.streamed_ttft > 0.99
 
 
-def test_stages_are_tried_too() -> None:
-    """Lesson 12's placement prefills in five stages of two GPUs and decodes on four. Nine of ten prompts are in
-    time.
-    """
+def test_a_trial_simulates_stages() -> None:
+    """The placement of lesson 12 prefills in five stages of two GPUs and decodes on four."""
     model, demand = "llama-2-70b", Demand(rate=10, prompt_tokens=1024, output_tokens=16, ttft=1.0, tpot=0.1)
     nodes = Nodes(number=4, gpus=8, network=25e9)
     found = disaggregated(on(model), nodes, demand)
@@ -250,8 +240,8 @@ def test_stages_are_tried_too() -> None:
     assert simulate_placement(on(model), found, demand, nodes, num_requests=200).within_ttft >= 0.9
 
 
-def test_side_by_side_a_trial_sends_nothing_over_the_network() -> None:
-    """Each stage passes its keys and values within a node, so a network of 1 kB/s does not matter."""
+def test_a_trial_side_by_side_sends_nothing_over_the_network() -> None:
+    """Each stage transfers its keys and values within a node, so a network of 1 kB/s does not matter."""
     model, demand = "llama-2-70b", Demand(rate=5, prompt_tokens=512, output_tokens=8, ttft=1.0, tpot=0.1)
     slow = Nodes(number=4, gpus=8, network=1e3)
     found = on_one_node(on(model), slow, demand)

@@ -1,4 +1,4 @@
-"""Prefill as a queue on one GPU and on several: the paper's formulas, crossings, and refusals."""
+"""Prefill as a queue on one GPU and on several: formulas, crossings, and refusals."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from engine.simulate.queues import ARRANGEMENTS, Arrangement, Prefill, crossing,
 
 @pytest.mark.parametrize("speedup", [1.3, 1.5, 1.7])
 @pytest.mark.parametrize("load", [0.1, 0.5, 0.9])
-def test_the_three_formulas_as_the_paper_writes_them(speedup: float, load: float) -> None:
+def test_mean_ttft_equals_the_three_formulas_of_the_paper(speedup: float, load: float) -> None:
     """Equations 1 to 3 of arXiv 2401.09670 v3 are evaluated for D = 0.4 s and two GPUs."""
     d, k = 0.4, speedup
     r = load / d
@@ -30,8 +30,8 @@ def test_the_formula_is_shown_with_its_numbers() -> None:
 @pytest.mark.parametrize(
     ("speedup", "exact", "load"), [(1.3, 0.6106, 0.611), (1.5, 0.9361, 0.937), (1.7, 1.2571, 1.258)]
 )
-def test_the_crossing_of_stages_and_splitting(speedup: float, exact: float, load: float) -> None:
-    """R · D at the crossing is the first thousandth at which stages are faster; D itself does not matter."""
+def test_the_crossing_is_the_load_at_which_stages_become_faster(speedup: float, exact: float, load: float) -> None:
+    """The crossing R · D does not depend on D. Stages are faster from `load` on, in steps of a thousandth."""
     for d in (0.05, 1.0):
         prefill = Prefill(service=d, speedup=speedup)
         found = crossing(prefill)
@@ -45,7 +45,7 @@ def test_the_crossing_of_stages_and_splitting(speedup: float, exact: float, load
         assert ahead(load - 0.001) > 0 > ahead(load)
 
 
-def test_perfect_splitting_is_never_overtaken() -> None:
+def test_stages_are_never_faster_than_perfect_splitting() -> None:
     assert crossing(Prefill(service=1.0, gpus=4, speedup=4.0)) is None
 
 
@@ -55,8 +55,8 @@ def test_a_smaller_speed_up_favours_stages() -> None:
 
 
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
-def test_mean_and_share_are_those_of_a_simulated_queue(arrangement: Arrangement) -> None:
-    """Four GPUs are servers in a row: each request enters a stage when both are free."""
+def test_mean_and_share_within_equal_a_simulated_queue(arrangement: Arrangement) -> None:
+    """Stages are servers in a row. A request enters a stage when it has left the previous one and the stage is free."""
     prefill, rate = Prefill(service=0.5, gpus=4, speedup=2.5), 1.6
     stages = {"one": [0.5], "inter": [0.125] * 4, "intra": [0.2]}[arrangement]
     arrives = np.cumsum(np.random.default_rng(3).exponential(1 / rate, 200_000))
@@ -70,21 +70,23 @@ def test_mean_and_share_are_those_of_a_simulated_queue(arrangement: Arrangement)
         assert share_within(prefill, arrangement, rate, ttft) == pytest.approx(float((times <= ttft).mean()), abs=0.01)
 
 
-def test_the_highest_rate_meets_its_share_and_no_more() -> None:
+def test_the_highest_rate_just_meets_the_share() -> None:
     prefill = Prefill(service=0.1, gpus=2, speedup=1.6)
     for arrangement in ARRANGEMENTS:
         rate = highest_rate(prefill, arrangement, 0.25, 0.9)
         assert share_within(prefill, arrangement, rate * 0.999, 0.25) >= 0.9
         assert share_within(prefill, arrangement, rate * 1.001, 0.25) < 0.9
-    assert highest_rate(prefill, "inter", 0.09) == 0 < highest_rate(prefill, "intra", 0.09)  # only splitting is in time
+    assert (
+        highest_rate(prefill, "inter", 0.09) == 0 < highest_rate(prefill, "intra", 0.09)
+    )  # only splitting is fast enough
 
 
 @pytest.mark.parametrize(
-    ("arrangement", "load", "says"), [("one", 1.0, "< 1"), ("inter", 3.0, "< 3"), ("intra", 2.2, "< 2.2")]
+    ("arrangement", "load", "error"), [("one", 1.0, "< 1"), ("inter", 3.0, "< 3"), ("intra", 2.2, "< 2.2")]
 )
-def test_more_than_is_done_is_refused(arrangement: Arrangement, load: float, says: str) -> None:
+def test_loads_beyond_capacity_are_refused(arrangement: Arrangement, load: float, error: str) -> None:
     prefill = Prefill(service=0.5, gpus=3, speedup=2.2)
-    with pytest.raises(ValueError, match=f"grows without end unless R · D {says}"):
+    with pytest.raises(ValueError, match=f"grows without end unless R · D {error}"):
         mean_ttft(prefill, arrangement, load / 0.5)
     with pytest.raises(ValueError, match="grows without end"):
         share_within(prefill, arrangement, load / 0.5, 1.0)
@@ -92,7 +94,7 @@ def test_more_than_is_done_is_refused(arrangement: Arrangement, load: float, say
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("wrong", "error"),
     [
         ({"service": 0}, "longer than 0 s"),
         ({"service": float("inf")}, "longer than 0 s"),
@@ -101,6 +103,6 @@ def test_more_than_is_done_is_refused(arrangement: Arrangement, load: float, say
         ({"speedup": 2.1}, "at most 2"),
     ],
 )
-def test_an_arrangement_that_cannot_be_is_refused(wrong: dict[str, float], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_impossible_arrangements_are_refused(wrong: dict[str, float], error: str) -> None:
+    with pytest.raises(ValueError, match=error):
         mean_ttft(Prefill(**{"service": 1.0, **wrong}), "one", 0.1)  # type: ignore[arg-type]

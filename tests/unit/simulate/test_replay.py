@@ -1,4 +1,4 @@
-"""A replay with the log's pool reproduces its decisions, and another pool shows what it would have saved."""
+"""A replay with the log's pool reproduces its decisions, and one with another pool shows the savings."""
 
 import json
 from pathlib import Path
@@ -40,13 +40,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
 def _run(path: Path, settings: dict[str, Any], finish: bool = True) -> None:
     """Submit requests while others run: samples, scored prompts, an abort, a changed limit, salts and stops."""
     config = EngineConfig(**{"block_size": 4, "num_blocks": 96, "num_logprobs": 0, **settings})
-    several = config.strategy == "paged"
+    is_paged = config.strategy == "paged"
     draw = np.random.default_rng(5)
     shared = draw.integers(0, 90, 12).tolist()
     with Engine(tiny_llama(), config, log_path=path) as engine:
         for i in range(9):
             sampling = SamplingParams(max_tokens=8 + i, ignore_eos=i != 6, temperature=1.0)
-            if several and i in (2, 4):
+            if is_paged and i in (2, 4):
                 sampling = replace(sampling, n=2, best_of=3 if i == 2 else None)
             if i == 5:
                 sampling = replace(sampling, prompt_logprobs=1)
@@ -63,29 +63,29 @@ def _run(path: Path, settings: dict[str, Any], finish: bool = True) -> None:
                 engine.adjust("r6", replace(request.sampling, max_tokens=12))
         while finish and engine.has_unfinished():
             engine.step()
-        engine.add_request([5, 6, 7], SamplingParams(max_tokens=3))  # after a rest
+        engine.add_request([5, 6, 7], SamplingParams(max_tokens=3))  # after an idle engine
         while finish and engine.has_unfinished():
             engine.step()
 
 
 @pytest.mark.parametrize("finish", [True, False], ids=["to its end", "cut off"])
 @pytest.mark.parametrize("settings", CONFIGS.values(), ids=CONFIGS.keys())
-def test_with_the_logs_own_pool_every_decision_is_the_logs(
+def test_a_replay_with_the_logs_pool_makes_the_same_decisions(
     settings: dict[str, Any], finish: bool, tmp_path: Path
 ) -> None:
     path = tmp_path / "run.kvtrace"
     _run(path, settings, finish)
     with TraceReader(path) as log:
         inputs = read_inputs(log, len(log), lambda record: None)
-        found = list(Replay(log.header, inputs).records())
-        assert len(found) == len(log)
-        for logged, record in zip(read_decisions(log, len(log)), found, strict=True):
+        replayed = list(Replay(log.header, inputs).records())
+        assert len(replayed) == len(log)
+        for logged, record in zip(read_decisions(log, len(log)), replayed, strict=True):
             assert is_same(logged, record), f"record {logged.index}: {logged} and not {record}"
         answer = what_if(log)
     assert answer.differs_in is None and answer.same == answer.log
 
 
-def test_the_logs_figures_are_those_of_the_run(tmp_path: Path) -> None:
+def test_the_figures_of_a_log_are_those_of_the_run(tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
     _run(path, CONFIGS["preempting"])
     with TraceReader(path) as log:
@@ -99,11 +99,11 @@ def test_the_logs_figures_are_those_of_the_run(tmp_path: Path) -> None:
     everyone = [one for members in reading.members.values() for one in members]
     waited = [one.ttft_steps for one in everyone if one.ttft_steps is not None and one.parts[0] == one.seq_id]
     assert found.first_tokens <= len(waited) and found.steps == totals.num_steps
-    # whatever was computed beyond one pass over each sequence was computed again
+    # tokens beyond one pass over each sequence are recomputed
     assert 0 < found.recomputed_tokens < totals.computed_tokens
 
 
-def test_twice_the_pool_saves_what_the_pool_cost(tmp_path: Path) -> None:
+def test_twice_the_pool_saves_recomputation_and_preemptions(tmp_path: Path) -> None:
     path = tmp_path / "pressed.kvtrace"
     write(path, Shape(blocks=700, requests=60, steps=600))
     with TraceReader(path) as log:
@@ -121,7 +121,7 @@ def _pressure(found: Figures) -> tuple[int, int]:
     return found.preemptions, found.evictions
 
 
-def test_a_smaller_pool_refuses_what_never_fits(tmp_path: Path) -> None:
+def test_a_smaller_pool_refuses_requests_that_never_fit(tmp_path: Path) -> None:
     path = tmp_path / "pressed.kvtrace"
     write(path, Shape(blocks=700, requests=60, steps=600))
     with TraceReader(path) as log:
@@ -131,7 +131,7 @@ def test_a_smaller_pool_refuses_what_never_fits(tmp_path: Path) -> None:
     assert answer.other.refused > 0 and answer.other.finished + answer.other.refused == answer.log.finished
 
 
-def test_a_smaller_pool_does_not_raise_a_limit_to_what_never_fits(tmp_path: Path) -> None:
+def test_a_smaller_pool_ignores_a_raised_limit_that_never_fits(tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
     with Engine(tiny_llama(), EngineConfig(block_size=4, num_blocks=8), log_path=path) as engine:
         request = engine.add_request([5, 9, 11, 3, 7, 8], SamplingParams(max_tokens=4, ignore_eos=True))
@@ -145,7 +145,7 @@ def test_a_smaller_pool_does_not_raise_a_limit_to_what_never_fits(tmp_path: Path
 
 
 def test_the_first_diverging_record_is_reported() -> None:
-    """The replay of vLLM's own scheduler has the same figures, and another order in one record."""
+    """The replay of vLLM's scheduler has equal figures and one record in another order."""
     with TraceReader(GOLDEN / "watched.kvtrace") as log:
         answer = what_if(log)
     assert answer.same == answer.log and answer.log.steps_without_room > answer.other.steps_without_room
@@ -153,7 +153,7 @@ def test_the_first_diverging_record_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "error"),
     [
         ("observed", "reports no requests"),
         ("instances", "several instances"),
@@ -163,12 +163,12 @@ def test_the_first_diverging_record_is_reported() -> None:
         ("drafts", "speculative_config, .* depend on the model"),
     ],
 )
-def test_incomplete_logs_are_refused(name: str, says: str) -> None:
-    with TraceReader(GOLDEN / f"{name}.kvtrace") as log, pytest.raises(ReplayError, match=says):
+def test_incomplete_logs_are_refused(name: str, error: str) -> None:
+    with TraceReader(GOLDEN / f"{name}.kvtrace") as log, pytest.raises(ReplayError, match=error):
         what_if(log)
 
 
-def test_beams_are_a_models(tmp_path: Path) -> None:
+def test_a_log_with_beam_search_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "beams.kvtrace"
     with Engine(tiny_llama(), EngineConfig(block_size=4, num_blocks=64), log_path=path) as engine:
         engine.add_request([5, 6, 7], SamplingParams(max_tokens=3, use_beam_search=True, beam_width=2))
@@ -178,7 +178,7 @@ def test_beams_are_a_models(tmp_path: Path) -> None:
         what_if(log)
 
 
-def test_the_command_says_it_in_a_table_and_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_a_table_or_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "pressed.kvtrace"
     write(path, Shape(blocks=700, requests=60, steps=600))
     with TraceReader(path) as log:
@@ -196,7 +196,7 @@ def test_the_command_says_it_in_a_table_and_as_json(tmp_path: Path, capsys: pyte
     assert "reports no requests" in capsys.readouterr().err
 
 
-def test_a_log_of_fewer_requests_is_a_shorter_one_of_the_same_kind(tmp_path: Path) -> None:
+def test_a_generated_log_has_the_given_number_of_requests(tmp_path: Path) -> None:
     large_log.main([str(tmp_path / "run.kvtrace"), "--requests", "60", "--blocks", "400"])
     with TraceReader(tmp_path / "run.kvtrace") as log:
         assert log.damage is None and 600 < len(log) < 6000  # 30 steps a request
@@ -204,14 +204,14 @@ def test_a_log_of_fewer_requests_is_a_shorter_one_of_the_same_kind(tmp_path: Pat
 
 
 @pytest.mark.parametrize("num_blocks", [128, 40])
-def test_a_turn_comes_after_the_answer_before_it_in_another_pool_too(num_blocks: int, tmp_path: Path) -> None:
+def test_a_turn_follows_its_previous_answer_after_the_same_number_of_steps(num_blocks: int, tmp_path: Path) -> None:
     """Each of three sessions has as many steps between an answer and the next question as in the log."""
     path, think, draw = tmp_path / "run.kvtrace", 4, np.random.default_rng(5)
     config = EngineConfig(block_size=4, num_blocks=128, num_logprobs=0)
     with Engine(tiny_llama(), config, log_path=path) as engine:
         prompts = {name: draw.integers(0, 90, 20).tolist() for name in "abc"}
         running = {name: engine.add_request(prompts[name], SamplingParams(max_tokens=14)) for name in prompts}
-        engine.add_request(draw.integers(0, 90, 20).tolist(), SamplingParams(max_tokens=90))  # the engine never rests
+        engine.add_request(draw.integers(0, 90, 20).tolist(), SamplingParams(max_tokens=90))  # the engine is never idle
         since, turn = dict.fromkeys(prompts, 0), dict.fromkeys(prompts, 1)
         while engine.has_unfinished():
             engine.step()
@@ -225,15 +225,15 @@ def test_a_turn_comes_after_the_answer_before_it_in_another_pool_too(num_blocks:
         inputs = read_inputs(log, len(log), lambda record: None)
         requests = [one for arrival in inputs.arrivals for one in arrival.requests]
         records = list(Replay(log.header, inputs, num_blocks).records())
-    came, ended, by_seq = dict[str, int](), dict[str, int](), dict[int, str]()
+    arrived, ended, by_seq = dict[str, int](), dict[str, int](), dict[int, str]()
     for record in records:
         for op in record.ops:
             if isinstance(op, Submit):
-                came[op.request_id], by_seq[op.seq_id] = record.step, op.request_id
+                arrived[op.request_id], by_seq[op.seq_id] = record.step, op.request_id
             elif isinstance(op, Finish):
                 ended[by_seq[op.seq_id]] = record.step
     turns = [(one, one.after) for one in requests if one.after is not None]
-    gaps = [(came[a.request_id] - ended[b.request_id], a.submitted - b.ended) for a, b in turns]
-    assert len(gaps) == 6 and all(here == there for here, there in gaps)
-    later = sum(ended[a.request_id] - a.ended for a, _ in turns)
-    assert later == 0 if num_blocks == 128 else later > 0
+    gaps = [(arrived[a.request_id] - ended[b.request_id], a.submitted - b.ended) for a, b in turns]
+    assert len(gaps) == 6 and all(replayed == logged for replayed, logged in gaps)
+    delay = sum(ended[a.request_id] - a.ended for a, _ in turns)
+    assert delay == 0 if num_blocks == 128 else delay > 0

@@ -1,4 +1,4 @@
-"""A simulated run makes a real run's decisions, has the times of the queueing formulas, and writes a sound log."""
+"""A simulated run makes a real run's decisions, has the times of the queueing formulas, and writes a valid log."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from tests.unit.engine.runs import tiny_llama
 
 
 class Scripted:
-    """Source of a real run's tokens."""
+    """Source of tokens from a real run."""
 
     def __init__(self, outputs: dict[str, list[int]]) -> None:
         self._outputs = outputs
@@ -46,7 +46,7 @@ CONFIGS = {
 }
 
 
-def _asks(vocab_size: int, seed: int = 3) -> list[SimulatedRequest]:
+def _requests(vocab_size: int, seed: int = 3) -> list[SimulatedRequest]:
     draw = np.random.default_rng(seed)
     shared = draw.integers(0, vocab_size, 12).tolist()
     return [
@@ -69,14 +69,14 @@ def _plain(op: Op) -> Op:
 
 
 @pytest.mark.parametrize("settings", CONFIGS.values(), ids=CONFIGS.keys())
-def test_every_decision_is_the_engines(settings: dict[str, Any]) -> None:
+def test_every_decision_is_that_of_the_engine(settings: dict[str, Any]) -> None:
     config = EngineConfig(**{"block_size": 4, "num_blocks": 96, "num_logprobs": 0, **settings})
-    asks = _asks(tiny_llama().facts.vocab_size)
+    specs = _requests(tiny_llama().facts.vocab_size)
     with Engine(tiny_llama(), config) as engine:
         requests = engine.add_requests(
             [
-                RequestSpec(ask.prompt, SamplingParams(max_tokens=ask.output_tokens, ignore_eos=True), f"request-{i}")
-                for i, ask in enumerate(asks)
+                RequestSpec(spec.prompt, SamplingParams(max_tokens=spec.output_tokens, ignore_eos=True), f"request-{i}")
+                for i, spec in enumerate(specs)
             ]
         )
         while engine.has_unfinished():
@@ -85,12 +85,12 @@ def test_every_decision_is_the_engines(settings: dict[str, Any]) -> None:
         real = [engine.log.record(i) for i in range(len(engine.log))]
         tokens = Scripted({request.request_id: list(request.sequence.token_ids) for request in requests})
     simulation = Simulation(tiny_llama().facts, config, Fixed(0.01), tokens=tokens)
-    simulation.run(asks)
+    simulation.run(specs)
     assert simulation.log is not None
-    reckoned = [simulation.log.record(i) for i in range(len(simulation.log))]
+    simulated = [simulation.log.record(i) for i in range(len(simulation.log))]
     simulation.close()
-    assert [record.kind for record in reckoned] == [record.kind for record in real]
-    for one, other in zip(reckoned, real, strict=True):
+    assert [record.kind for record in simulated] == [record.kind for record in real]
+    for one, other in zip(simulated, real, strict=True):
         assert [_plain(op) for op in one.ops] == [_plain(op) for op in other.ops]
         assert one.batch == other.batch
         assert one.memory == other.memory
@@ -98,15 +98,15 @@ def test_every_decision_is_the_engines(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("shape", [{"prefill": 1, "decode": 1}, {"prefill": 2, "decode": 1}, {"mixed": 2}], ids=str)
-def test_a_simulated_clusters_log_is_sound(shape: dict[str, Any], tmp_path: Path) -> None:
+def test_the_log_of_a_simulated_cluster_is_valid(shape: dict[str, Any], tmp_path: Path) -> None:
     config = EngineConfig(block_size=4, num_blocks=96, routing_policy="least_loaded", **shape)
-    asks = [ask._replace(at=0.004 * i) for i, ask in enumerate(_asks(tiny_llama().facts.vocab_size))]
+    specs = [spec._replace(at=0.004 * i) for i, spec in enumerate(_requests(tiny_llama().facts.vocab_size))]
     path = tmp_path / "run.kvtrace"
     cost = Linear([1, 64], [0.001, 0.004], 1e-5, 1e-7, 1e-7, "given")
     simulation = Simulation(tiny_llama().facts, config, cost, link=LinkSpeed(1e6, 0.001), log_path=path)
-    outcome = simulation.run(asks)
+    outcome = simulation.run(specs)
     simulation.close()
-    assert [len(one.token_ids) for one in outcome.requests] == [ask.output_tokens for ask in asks]
+    assert [len(one.token_ids) for one in outcome.requests] == [spec.output_tokens for spec in specs]
     assert not list(check(path))
     with TraceReader(path) as log:
         state = log.state_at(len(log) - 1)
@@ -115,44 +115,44 @@ def test_a_simulated_clusters_log_is_sound(shape: dict[str, Any], tmp_path: Path
         assert (outcome.moved_bytes > 0) == ("prefill" in shape)
 
 
-def test_blocks_that_move_are_those_of_a_real_cluster() -> None:
+def test_transferred_bytes_are_those_of_a_real_cluster() -> None:
     config = EngineConfig(block_size=4, num_blocks=96, prefill=1, decode=1, routing_policy="round_robin")
-    asks = _asks(tiny_llama().facts.vocab_size)
+    specs = _requests(tiny_llama().facts.vocab_size)
     cluster = local_cluster(tiny_llama(), config)
     greedy = SamplingParams(ignore_eos=True)
     cluster.submit(
         [
-            RequestSpec(ask.prompt, replace(greedy, max_tokens=ask.output_tokens), f"request-{i}")
-            for i, ask in enumerate(asks)
+            RequestSpec(spec.prompt, replace(greedy, max_tokens=spec.output_tokens), f"request-{i}")
+            for i, spec in enumerate(specs)
         ]
     )
     while cluster.num_unfinished:
         cluster.step()
-    real = _moved([cluster.log.record(i).ops for i in range(len(cluster.log))])
+    real = _transferred([cluster.log.record(i).ops for i in range(len(cluster.log))])
     cluster.close()
     simulation = Simulation(tiny_llama().facts, config, Fixed(0.01))
-    simulation.run(asks)
+    simulation.run(specs)
     assert simulation.log is not None
-    assert _moved([simulation.log.record(i).ops for i in range(len(simulation.log))]) == real
+    assert _transferred([simulation.log.record(i).ops for i in range(len(simulation.log))]) == real
     simulation.close()
 
 
-def _moved(records: list[list[Op]]) -> dict[str, int]:
+def _transferred(records: list[list[Op]]) -> dict[str, int]:
     arrived = [op for ops in records for op in ops if op.__struct_config__.tag == "arrive"]
     return {op.transfer.split("#")[0]: op.num_bytes for op in arrived}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("shape", "nodes", "queues"), [
-    ({"prefill": 2, "decode": 1}, None, True),  # one receives what two send
-    ({"prefill": 1, "decode": 2}, None, True),  # one sends what two take in
+    ({"prefill": 2, "decode": 1}, None, True),  # one receiver of two senders
+    ({"prefill": 1, "decode": 2}, None, True),  # one sender to two receivers
     ({"prefill": 2, "decode": 2}, None, False),
-    ({"prefill": 2, "decode": 1}, [0, 1, 0], False),  # one of the two is where it is wanted
-    ({"prefill": 2, "decode": 2}, [0, 0, 1, 1], True),  # both ends are shared
+    ({"prefill": 2, "decode": 1}, [0, 1, 0], False),  # one of two senders is on the receiver's node
+    ({"prefill": 2, "decode": 2}, [0, 0, 1, 1], True),  # both senders share a node, and both receivers
 ])  # fmt: skip
-def test_a_network_carries_one_thing_at_a_time_at_either_end(
+def test_each_instance_sends_and_receives_one_transfer_at_a_time(
     shape: dict[str, int], nodes: list[int] | None, queues: bool
 ) -> None:
-    """Two prompts of 16 tokens arrive at once and are computed together; the transfer of each takes 16 s."""
+    """Two prompts of 16 tokens arrive at once and are computed together. Each transfer takes 16 s."""
     config = EngineConfig(block_size=4, num_blocks=96, routing_policy="round_robin", **shape)  # type: ignore[arg-type]
     facts = tiny_llama().facts
     link = LinkSpeed(stored_bytes_per_token(facts))
@@ -164,13 +164,13 @@ def test_a_network_carries_one_thing_at_a_time_at_either_end(
 
 
 def test_each_kind_of_instance_has_its_own_settings(tmp_path: Path) -> None:
-    """Blocks are numbered over pools of different sizes, and an instance for fewer sequences lets them wait."""
+    """Blocks are numbered over pools of different sizes. Sequences above an instance's `max_num_seqs` wait."""
     config = EngineConfig(block_size=4, num_blocks=96, prefill=1, decode=2)
-    few = EngineConfig(block_size=4, num_blocks=24, max_num_seqs=1)
-    asks = _asks(tiny_llama().facts.vocab_size)
+    small = EngineConfig(block_size=4, num_blocks=24, max_num_seqs=1)
+    specs = _requests(tiny_llama().facts.vocab_size)
     path = tmp_path / "run.kvtrace"
-    simulation = Simulation(tiny_llama().facts, config, Fixed(0.01), settings={"prefill": few}, log_path=path)
-    simulation.run(asks)
+    simulation = Simulation(tiny_llama().facts, config, Fixed(0.01), settings={"prefill": small}, log_path=path)
+    simulation.run(specs)
     simulation.close()
     assert not list(check(path))
     with TraceReader(path) as log:
@@ -181,14 +181,14 @@ def test_each_kind_of_instance_has_its_own_settings(tmp_path: Path) -> None:
         assert max(prefills) == 1
 
 
-def test_two_simulated_logs_are_compared_as_any(tmp_path: Path) -> None:
-    """The same requests give equal logs with equal settings; without prefix caching the first lookup differs."""
-    asks = [SimulatedRequest(list(range(300, 320)), 4), SimulatedRequest(list(range(300, 320)), 4, after=0)]
+def test_two_simulated_logs_can_be_compared(tmp_path: Path) -> None:
+    """Equal requests and settings give equal logs. Without prefix caching the first lookup differs."""
+    specs = [SimulatedRequest(list(range(300, 320)), 4), SimulatedRequest(list(range(300, 320)), 4, after=0)]
     config = EngineConfig(block_size=4, num_blocks=64)
     paths = [tmp_path / f"{name}.kvtrace" for name in "abc"]
     for path, settings in zip(paths, (config, config, replace(config, enable_prefix_caching=False)), strict=True):
         simulation = Simulation(tiny_llama().facts, settings, Fixed(0.01), log_path=path)
-        simulation.run(asks)
+        simulation.run(specs)
         simulation.close()
     with TraceReader(paths[0]) as a, TraceReader(paths[1]) as b, TraceReader(paths[2]) as c:
         assert compare(a, b).first_op is None
@@ -197,18 +197,18 @@ def test_two_simulated_logs_are_compared_as_any(tmp_path: Path) -> None:
 
 
 def test_a_turn_continues_the_previous_answer() -> None:
-    asks = [SimulatedRequest(list(range(300, 320)), 4), SimulatedRequest(list(range(400, 408)), 4, after=0)]
+    specs = [SimulatedRequest(list(range(300, 320)), 4), SimulatedRequest(list(range(400, 408)), 4, after=0)]
     simulation = Simulation(tiny_llama().facts, EngineConfig(block_size=4, num_blocks=64), Fixed(0.5))
-    first, second = simulation.run(asks).requests
+    first, second = simulation.run(specs).requests
     simulation.close()
-    assert second.prompt == [*first.prompt, *first.token_ids, *asks[1].prompt]
+    assert second.prompt == [*first.prompt, *first.token_ids, *specs[1].prompt]
     assert first.tokens == [0.5, 1.0, 1.5, 2.0]
     assert second.arrived == 2.0 and second.ttft == 0.5
 
 
 @pytest.mark.parametrize("utilisation", [0.2, 0.5, 0.8])
 @pytest.mark.parametrize("arrangement", ["one", "inter", "intra"])
-def test_mean_ttft_is_what_the_formulas_of_queues_say(arrangement: Arrangement, utilisation: float) -> None:
+def test_mean_ttft_agrees_with_the_queueing_formulas(arrangement: Arrangement, utilisation: float) -> None:
     """The page's formula (DistServe, arXiv 2401.09670, 3.1) is within the 95 % interval over 20 seeds: on one GPU, on
     two stages, and on two GPUs that split layers. The load is relative to the arrangement's maximum.
     """
@@ -220,25 +220,25 @@ def test_mean_ttft_is_what_the_formulas_of_queues_say(arrangement: Arrangement, 
     if stages > 1:
         config = replace(config, mixed=stages, routing_policy="round_robin")
     cost = Fixed(service / speedup if arrangement == "intra" else service)
-    number = 400 if stages > 1 and utilisation < 0.8 else 800  # several instances always write a log
+    number = 400 if stages > 1 and utilisation < 0.8 else 800  # fewer for several instances, which always write a log
     means = []
     for seed in range(20):
         draw = np.random.default_rng([seed, 11])
         at = np.cumsum(draw.exponential(1 / rate, number))
-        asks = [SimulatedRequest([300 + i % 7], 1, float(t)) for i, t in enumerate(at)]
+        specs = [SimulatedRequest([300 + i % 7], 1, float(t)) for i, t in enumerate(at)]
         simulation = Simulation(tiny_llama().facts, config, cost, stages={"mixed": stages}, keep_log=False)
-        requests = simulation.run(asks).requests
+        requests = simulation.run(specs).requests
         simulation.close()
         means.append(np.mean([one.ttft or 0.0 for one in requests[100:]]))
     expected = mean_ttft(prefill, arrangement, rate).value
-    half = 2.093 * np.std(means, ddof=1) / np.sqrt(20)  # Student's t with 19 degrees of freedom
-    assert abs(np.mean(means) - expected) <= half
-    assert half < 0.15 * expected
+    half_width = 2.093 * np.std(means, ddof=1) / np.sqrt(20)  # Student's t with 19 degrees of freedom
+    assert abs(np.mean(means) - expected) <= half_width
+    assert half_width < 0.15 * expected
 
 
-def test_a_pipeline_begins_a_step_while_another_is_under_way() -> None:
-    """Four stages of a step of 4 s finish prompts that arrive at once after 4, 5, 6, 7 and 8 s, one stage apart; those
-    of another pipeline do not wait for them.
+def test_a_pipeline_begins_a_step_before_the_previous_one_has_ended() -> None:
+    """In four stages, a step takes 4 s, and prompts that arrive at once finish 1 s apart after 4, 5, 6, 7 and 8 s.
+    Prompts of another pipeline do not wait for them.
     """
     config = EngineConfig(
         block_size=16, num_blocks=64, max_num_seqs=1, enable_prefix_caching=False, mixed=8, routing_policy="round_robin"
@@ -252,33 +252,33 @@ def test_a_pipeline_begins_a_step_while_another_is_under_way() -> None:
 
 
 def _sessions(seed: int) -> list[SimulatedRequest]:
-    """Return requests of several sessions, in any order, some with a fixed time and some whole."""
+    """Return requests of several sessions in mixed order. Some have a fixed time, and some have complete prompts."""
     draw = np.random.default_rng(seed)
-    asks, last = list[SimulatedRequest](), dict[int, int]()
+    specs, last = list[SimulatedRequest](), dict[int, int]()
     for index in range(24):
         session = int(draw.integers(0, 6))
         prompt = draw.integers(0, 200, int(draw.integers(1, 12))).tolist()
         at, think = float(draw.integers(0, 3)) * 5, float(draw.integers(0, 3)) / 2
         after = last.get(session)
         is_whole = bool(draw.integers(0, 2)) and after is not None
-        asks.append(SimulatedRequest(prompt, int(draw.integers(1, 5)), at, after, think, is_whole))
+        specs.append(SimulatedRequest(prompt, int(draw.integers(1, 5)), at, after, think, is_whole))
         last[session] = index
-    return asks
+    return specs
 
 
 @pytest.mark.parametrize("roles", [{}, {"mixed": 2}, {"prefill": 1, "decode": 1}], ids=["one", "two", "apart"])
 @pytest.mark.parametrize("seed", range(8))
-def test_no_request_of_a_session_begins_before_the_answer_before_it_has_ended(roles: dict[str, Any], seed: int) -> None:
-    asks = _sessions(seed)
+def test_a_request_of_a_session_begins_after_the_previous_answer_has_ended(roles: dict[str, Any], seed: int) -> None:
+    specs = _sessions(seed)
     config = EngineConfig(block_size=4, num_blocks=256, max_num_seqs=3, **roles)
     simulation = Simulation(tiny_llama().facts, config, Fixed(0.3), keep_log=False)
-    served = simulation.run(asks).requests
+    served = simulation.run(specs).requests
     simulation.close()
-    for ask, one in zip(asks, served, strict=True):
-        assert len(one.tokens) == ask.output_tokens and one.tokens[0] > one.arrived >= ask.at
-        if ask.after is None:
+    for spec, one in zip(specs, served, strict=True):
+        assert len(one.tokens) == spec.output_tokens and one.tokens[0] > one.arrived >= spec.at
+        if spec.after is None:
             continue
-        before = served[ask.after]
-        assert one.arrived == max(ask.at, before.tokens[-1] + ask.think)
-        earlier = [] if ask.is_whole else [*before.prompt, *before.token_ids]
-        assert one.prompt == [*earlier, *ask.prompt]
+        before = served[spec.after]
+        assert one.arrived == max(spec.at, before.tokens[-1] + spec.think)
+        earlier = [] if spec.is_whole else [*before.prompt, *before.token_ids]
+        assert one.prompt == [*earlier, *spec.prompt]

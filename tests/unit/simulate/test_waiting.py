@@ -1,4 +1,4 @@
-"""M/D/1 queue: against its known mean, a direct simulation, and its limits."""
+"""The M/D/1 queue agrees with its known mean, a direct simulation, and its limits."""
 
 import functools
 import itertools
@@ -28,8 +28,8 @@ def erlang(load: float, wait: float) -> float:
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.85])
 @pytest.mark.parametrize("wait", [0.0, 0.4, 1.0, 1.7, 4.0, 9.5])
-def test_the_share_within_a_time_is_that_of_a_simulated_queue(load: float, wait: float) -> None:
-    """The waits of 400,000 requests are correlated: a share is known to about 0.005 at the highest load."""
+def test_the_share_within_a_wait_is_that_of_a_simulated_queue(load: float, wait: float) -> None:
+    """A share has an error of about 0.005 at the highest load, as the waits of 400,000 requests are correlated."""
     assert share_within(load, 1.0, wait) == pytest.approx(float(np.mean(simulated_waits(load) <= wait)), abs=0.01)
 
 
@@ -38,14 +38,14 @@ def test_waiting_follows_erlangs_formula() -> None:
         assert share_within(load / 0.25, 0.25, wait * 0.25) == pytest.approx(erlang(load, wait), abs=1e-10)
 
 
-def test_a_request_that_does_not_wait_finds_an_empty_queue() -> None:
+def test_the_share_that_does_not_wait_is_one_minus_the_load() -> None:
     """P(W = 0) = 1 − load, as in every queue with Poisson arrivals."""
     for load in [0.1, 0.5, 0.9]:
         assert share_within(load, 1.0, 0.0) == pytest.approx(1 - load)
 
 
 @pytest.mark.parametrize("load", [0.2, 0.7, 0.95])
-def test_the_mean_of_the_distribution_is_pollaczek_and_khinchines(load: float) -> None:
+def test_the_mean_wait_follows_the_pollaczek_khinchine_formula(load: float) -> None:
     """E[W] = ∫ P(W > t) dt = R · S² / (2 · (1 − load)), by the midpoint rule in steps of an eighth of a service time
     of 2 s."""
     step, mean = 0.25, load / 2 * 4 / (2 * (1 - load))
@@ -59,26 +59,26 @@ def test_the_tail_of_waiting_times_is_exponential(load: float) -> None:
     low, high = 1e-6, 30.0
     while (theta := (low + high) / 2) not in (low, high):
         low, high = (theta, high) if load * math.expm1(theta) < theta else (low, theta)
-    start = min(70.0, 12 / theta)  # beyond the numbers of customers that are computed one by one, where there is a tail
+    start = min(70.0, 12 / theta)  # beyond the queue lengths that are computed one by one
     tails = [1 - share_within(load, 1.0, start + i) for i in range(3)]
     assert [b / a for a, b in itertools.pairwise(tails)] == pytest.approx([math.exp(-theta)] * 2, rel=1e-3)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.1, 3.0, 40.0, 2000.0])
-def test_the_highest_rate_has_just_that_share(seconds: float) -> None:
+def test_a_rate_above_the_highest_rate_misses_the_share(seconds: float) -> None:
     rate = highest_rate(0.5, seconds, 0.9)
     assert share_within(rate, 0.5, seconds) >= 0.9 > share_within(min(rate * 1.001, 1.9999999), 0.5, seconds) - 1e-9
-    assert 0.2 - 1e-9 <= rate < 2  # load 0.1 is enough for nine of ten to find the queue empty
+    assert 0.2 - 1e-9 <= rate < 2  # at load 0.1, nine of ten requests find the queue empty
 
 
-def test_without_time_left_no_rate_is_low_enough() -> None:
+def test_with_a_negative_wait_no_rate_is_low_enough() -> None:
     assert highest_rate(0.5, -0.01, 0.9) == 0.0
     assert share_within(0.1, 0.5, -0.01) == 0.0
     assert share_within(0.0, 0.5, 0.0) == 1.0
 
 
 @pytest.mark.parametrize(
-    ("rate", "service", "says"),
+    ("rate", "service", "error"),
     [
         (2.0, 0.5, "without end"),
         (-1, 0.5, "0 or more"),
@@ -87,8 +87,8 @@ def test_without_time_left_no_rate_is_low_enough() -> None:
         (1, math.nan, "a"),
     ],
 )
-def test_a_queue_that_cannot_be_is_refused(rate: float, service: float, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_an_invalid_queue_is_refused(rate: float, service: float, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
         share_within(rate, service, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Drafter with a chosen accuracy, and runs of a small model with it."""
+"""Drafter with a chosen accuracy, and runs of a small model that use it."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ NGRAM = '{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 1
 
 
 class Scripted:
-    """Drafter with the drafts of `propose(token_ids, most)`."""
+    """Drafter that drafts `propose(token_ids, max_drafts)`."""
 
     method: DraftMethod = "ngram"
 
     def __init__(self, propose: Callable[[list[int], int], list[int]]) -> None:
         self._propose = propose
 
-    def propose(self, wanted: Items[tuple[Sequence, int]]) -> list[Proposal]:
-        return [Proposal(self._propose(sequence.token_ids, most)) for sequence, most in wanted]
+    def propose(self, requests: Items[tuple[Sequence, int]]) -> list[Proposal]:
+        return [Proposal(self._propose(sequence.token_ids, max_drafts)) for sequence, max_drafts in requests]
 
     def close(self) -> None:
         pass
@@ -38,7 +38,7 @@ class Scripted:
 def speculating(
     config: EngineConfig, drafter: Drafter, num_tokens: int = 8, capture: bool = False, path: Path | None = None
 ) -> Engine:
-    """Return an engine with this drafter in place of its own."""
+    """Return an engine that uses this drafter."""
     everything = CaptureRequest(layers=None, heads=None) if capture else None
     engine = Engine(tiny_llama(), config, capture=everything, log_path=path)
     engine._scheduler.speculation = Speculation(
@@ -48,13 +48,13 @@ def speculating(
 
 
 def right_then_wrong(future: Items[int], num_right: Callable[[int], int]) -> Callable[[list[int], int], list[int]]:
-    """Draft `num_right(number of tokens)` tokens of `future` and then a wrong one. `future`: the whole sequence."""
+    """Draft `num_right(number of tokens)` tokens of the full sequence `future` and then a wrong one."""
 
-    def propose(token_ids: list[int], most: int) -> list[int]:
+    def propose(token_ids: list[int], max_drafts: int) -> list[int]:
         at = len(token_ids)
         right = list(future[at : at + num_right(at)])
         wrong = [(future[at + len(right)] + 1) % 100] if at + len(right) < len(future) else [1]
-        return [*right, *wrong, 1, 1, 1][:most]
+        return [*right, *wrong, 1, 1, 1][:max_drafts]
 
     return propose
 
@@ -66,9 +66,7 @@ def records_of(engine: Engine) -> list[StepRecord]:
 
 
 def step_checked(engine: Engine) -> State:
-    """Take a step; check that the log folds to the engine's state, and that cached content is a prefix of some
-    sequence.
-    """
+    """Take a step, and check that the log folds to the engine's state and that cached content is some prefix."""
     record = engine.step()
     engine.check_integrity()
     state = log_of(engine).state_now()

@@ -1,4 +1,4 @@
-"""Speculative decoding: the tokens of a run without it, and a cache without rejected tokens."""
+"""Speculative decoding keeps the tokens of a run without it, and the cache holds no rejected tokens."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.unit.speculate.scripted import NGRAM, Scripted, records_of, right_the
 
 PROMPT = PROMPTS[0]
 ROOMY = CONFIGS["roomy"]
-ABLE = [name for name, config in CONFIGS.items() if config.strategy != "none"]
+WITH_CACHE = [name for name, config in CONFIGS.items() if config.strategy != "none"]
 
 
 def finish(engine: Engine) -> None:
@@ -54,16 +54,16 @@ def future() -> list[int]:
 @given(
     block_size=st.sampled_from([1, 2, 3, 4, 16]),
     pattern=st.lists(st.integers(0, 5), min_size=1, max_size=5),
-    most=st.integers(1, 6),
+    max_drafts=st.integers(1, 6),
     max_tokens=st.integers(2, 12),
     budget=st.sampled_from([4, 512]),
     window=st.sampled_from([None, None, 5]),
 )
-def test_every_pattern_of_acceptance_at_every_block_boundary(
-    block_size: int, pattern: list[int], most: int, max_tokens: int, budget: int, window: int | None
+def test_tokens_do_not_depend_on_the_pattern_of_acceptance(
+    block_size: int, pattern: list[int], max_drafts: int, max_tokens: int, budget: int, window: int | None
 ) -> None:
-    """The number of right drafts in each step is given by `pattern`. A later prompt that hits the remaining content has
-    the same continuation.
+    """`pattern` gives the number of right drafts in each step. A later prompt that hits the cached blocks has the same
+    continuation.
     """
     config = replace(
         ROOMY, block_size=block_size, num_blocks=96, max_num_batched_tokens=budget, attention_window=window
@@ -71,7 +71,7 @@ def test_every_pattern_of_acceptance_at_every_block_boundary(
     output = output_under(window)
     full = PROMPT + output
     drafter = Scripted(right_then_wrong(full, lambda at: pattern[at % len(pattern)]))
-    with speculating(config, drafter, most) as engine:
+    with speculating(config, drafter, max_drafts) as engine:
         request = engine.add_request(PROMPT, replace(GREEDY, max_tokens=max_tokens))
         finish(engine)
         assert request.output_token_ids == output[:max_tokens]
@@ -83,11 +83,9 @@ def test_every_pattern_of_acceptance_at_every_block_boundary(
         assert again.output_token_ids == output[-2:]
 
 
-@pytest.mark.parametrize("name", [*ABLE, *POLICIES])
-def test_drafts_work_beside_every_other_feature(name: str, tmp_path: Path) -> None:
-    """Chunks, forks, hits, preemption, swaps, windows, aborts and forced choices leave a sound log that can be
-    rerun.
-    """
+@pytest.mark.parametrize("name", [*WITH_CACHE, *POLICIES])
+def test_drafts_work_with_every_other_feature(name: str, tmp_path: Path) -> None:
+    """Chunks, forks, hits, preemption, swaps, windows, aborts and forced tokens give a valid log that can be rerun."""
     config = replace({**CONFIGS, **POLICIES}[name], speculative_config=NGRAM)
     tokens: list[list[list[int]]] = []
     drafted = Counter[type]()
@@ -122,8 +120,7 @@ def test_drafts_work_beside_every_other_feature(name: str, tmp_path: Path) -> No
     assert drafted[TakeBack] > 0
 
 
-def test_captured_rows_are_those_of_the_positions(future: list[int]) -> None:
-    """A verifying step captures a query for each draft, and its attention rows sum to 1."""
+def test_each_draft_has_a_captured_query_whose_attention_sums_to_one(future: list[int]) -> None:
     with speculating(ROOMY, Scripted(right_then_wrong(future, lambda at: 2)), capture=True) as engine:
         engine.add_request(PROMPT, GREEDY)
         finish(engine)
@@ -138,7 +135,7 @@ def test_captured_rows_are_those_of_the_positions(future: list[int]) -> None:
         assert entry.phase == "decode"
 
 
-def test_a_stop_ends_the_sequence_among_accepted_drafts(future: list[int]) -> None:
+def test_a_stop_token_among_accepted_drafts_ends_the_sequence(future: list[int]) -> None:
     stop = future[len(PROMPT) + 3]
     first = future.index(stop, len(PROMPT))
     with speculating(ROOMY, Scripted(right_then_wrong(future, lambda at: 6))) as engine:
@@ -150,7 +147,7 @@ def test_a_stop_ends_the_sequence_among_accepted_drafts(future: list[int]) -> No
 
 
 @pytest.mark.parametrize("where", ["forward", "sample"])
-def test_a_failed_step_leaves_no_draft(
+def test_a_failed_step_leaves_a_consistent_engine(
     where: str, future: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def fail(*_: object) -> None:
@@ -177,8 +174,8 @@ def test_a_failed_step_leaves_no_draft(
     assert list(check(path)) == []
 
 
-def test_a_step_whose_drafter_fails_promises_no_block(future: list[int], tmp_path: Path) -> None:
-    """An admitted prompt was not computed, so a repeated request must not find its blocks."""
+def test_a_failed_drafter_leaves_no_cached_block_of_the_step(future: list[int], tmp_path: Path) -> None:
+    """The admitted prompt is not computed, so a repeated request must not hit its blocks."""
     other = [token % 90 + 3 for token in PROMPT[::-1]]
     [expected] = outputs_of(ROOMY, [other], check=False)
     script, path = Scripted(right_then_wrong(future, lambda at: 2)), tmp_path / "failed.kvtrace"
@@ -199,8 +196,8 @@ def test_a_step_whose_drafter_fails_promises_no_block(future: list[int], tmp_pat
     assert list(check(path)) == []
 
 
-def test_drafts_defer_and_preempt_no_sequence(future: list[int]) -> None:
-    """The pool has one block to spare, so drafts get what is left, and then nothing."""
+def test_drafts_preempt_no_sequence(future: list[int]) -> None:
+    """The pool has one spare block, so drafts get it and then none."""
     config = EngineConfig(block_size=4, num_blocks=8, max_model_len=32)
     with speculating(config, Scripted(right_then_wrong(future, lambda at: 4))) as engine:
         for prompt in (PROMPT[:9], PROMPT[::-1][:9]):
@@ -213,14 +210,16 @@ def test_drafts_defer_and_preempt_no_sequence(future: list[int]) -> None:
             assert not {Preempt, Draft} <= {type(op) for op in record.ops}
 
 
-def test_the_distribution_of_samples_is_the_models() -> None:
+def test_samples_follow_the_distribution_of_the_model() -> None:
     """A chi-square test compares tokens sampled where a draft was verified with the model's probabilities."""
     sampling = SamplingParams(temperature=1.0, top_k=4, max_tokens=4, ignore_eos=True, logprobs=4)
     config = replace(ROOMY, num_blocks=1000, max_num_seqs=50, max_num_batched_tokens=2000)
     found: dict[tuple[int, ...], Counter[int]] = {}
     expected: dict[tuple[int, ...], dict[int, float]] = {}
-    # the most probable token of the last context is drafted again and again: right sometimes, wrong mostly
-    with speculating(config, Scripted(lambda token_ids, most: [token_ids[-1], token_ids[-2], 7][:most]), 3) as engine:
+    # repeated context tokens as drafts are sometimes right and mostly wrong
+    with speculating(
+        config, Scripted(lambda token_ids, max_drafts: [token_ids[-1], token_ids[-2], 7][:max_drafts]), 3
+    ) as engine:
         for round_ in range(20):
             engine.add_requests([RequestSpec([5, 9, 11], replace(sampling, seed=100 * round_ + i)) for i in range(50)])
             while engine.has_unfinished():
@@ -250,7 +249,7 @@ def test_the_distribution_of_samples_is_the_models() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_seed_gives_the_same_tokens(temperature: float) -> None:
+def test_a_seed_gives_the_same_tokens_with_and_without_drafts(temperature: float) -> None:
     sampling = SamplingParams(max_tokens=20, temperature=temperature, seed=3, ignore_eos=True, repetition_penalty=1.1)
     outputs = []
     for speculative in (None, NGRAM):
@@ -264,7 +263,7 @@ def test_a_seed_gives_the_same_tokens(temperature: float) -> None:
 
 
 @given(tokens=st.lists(st.integers(0, 2), min_size=1, max_size=20), low=st.integers(1, 3), more=st.integers(0, 2))
-def test_ngrams_are_those_that_a_plain_search_finds(tokens: list[int], low: int, more: int) -> None:
+def test_ngram_drafts_are_those_of_a_plain_search(tokens: list[int], low: int, more: int) -> None:
     def plain() -> list[int]:
         for n in range(low + more, low - 1, -1):
             for at in range(len(tokens) - n):
@@ -278,7 +277,7 @@ def test_ngrams_are_those_that_a_plain_search_finds(tokens: list[int], low: int,
 
 
 def test_tokens_and_bytes_of_a_draft_model_are_logged() -> None:
-    """The bundled model drafts for itself: with equal logits every draft is right."""
+    """The bundled model is its own draft model, so every draft is right."""
     model = load_model("bundled")
     config = EngineConfig(
         block_size=4, num_blocks=40, max_model_len=96, enforce_eager=True,
@@ -299,19 +298,19 @@ def test_tokens_and_bytes_of_a_draft_model_are_logged() -> None:
 
 
 @pytest.mark.parametrize("method", ["add_request", "step"])
-def test_a_failed_draft_model_drops_its_requests(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second call fails, as a request or as a step."""
+def test_a_failed_draft_model_drops_its_requests_and_recovers(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second call of `method` fails."""
     requests = [
         (Sequence(seq_id=i, request_id="", token_ids=[5, 9, 11], num_prompt_tokens=3, max_tokens=9), 3) for i in (0, 1)
     ]
     with Engine(tiny_llama(), ROOMY, keep_log=False) as engine:
-        whole, calls = getattr(engine, method), Counter[str]()
+        original, calls = getattr(engine, method), Counter[str]()
 
         def fail_second(*args: object, **options: object) -> object:
             calls[method] += 1
             if calls[method] == 2:
                 raise OSError("on purpose")
-            return whole(*args, **options)
+            return original(*args, **options)
 
         drafter = ModelDrafter(engine.model, engine)
         with monkeypatch.context() as patch:
@@ -342,7 +341,7 @@ def test_incompatible_options_are_refused(changes: dict[str, str], reason: str) 
         Engine(tiny_llama(), replace(ROOMY, **changes))
 
 
-def test_a_draft_models_pool_that_does_not_fit_is_named() -> None:
+def test_the_error_names_a_draft_pool_that_does_not_fit() -> None:
     """The user's own `num_blocks` differs from the draft pool's."""
 
     def no_memory(_model: object, config: EngineConfig) -> Engine:
@@ -355,6 +354,6 @@ def test_a_draft_models_pool_that_does_not_fit_is_named() -> None:
         build_drafter(speculative, load_model("bundled"), config, no_memory)
 
 
-def test_beams_are_refused() -> None:
+def test_beam_search_is_refused() -> None:
     with Engine(tiny_llama(), replace(ROOMY, speculative_config=NGRAM)) as engine, pytest.raises(RequestError):
         engine.add_request(PROMPT, SamplingParams(use_beam_search=True, max_tokens=4))

@@ -1,4 +1,4 @@
-"""Small trace written by hand: a header and consecutive records."""
+"""A small handwritten trace: header and records."""
 
 import pytest
 
@@ -13,7 +13,7 @@ BYTES_PER_TOKEN = 64
 
 @pytest.fixture
 def header() -> Header:
-    """Header with 4 blocks of 2 slots. A token takes 2 layers x 2 KV heads x 4 dims x 2 bytes x 2 (K, V) = 64 bytes."""
+    """Return a header with 4 blocks of 2 slots. A token has 2 layers x 2 KV heads x 4 dims x 2 bytes x 2 = 64 bytes."""
     model = ModelFacts(
         name="tiny",
         architecture="LlamaForCausalLM",
@@ -43,10 +43,10 @@ def header() -> Header:
 
 @pytest.fixture
 def records(header: Header) -> list[StepRecord]:
-    """Prompt of 3 tokens in blocks 0 and 1; one decode step fills block 1; then the request finishes.
+    """Return records of a prompt of 3 tokens in blocks 0 and 1, and a decode step that fills block 1 and finishes.
 
-    Blocks are freed tail first: block 1, without a hash, goes to the front of the free queue, and block 0, with a hash,
-    to the back. The queue is then 1, 2, 3, 0.
+    Block 1, without a hash, is freed to the front of the free queue, and block 0, with a hash, to the back. The queue
+    is then 1, 2, 3, 0.
     """
     ops: list[list[Op]] = [
         [
@@ -76,7 +76,7 @@ def records(header: Header) -> list[StepRecord]:
         ],
     ]
     state = initial_state(header)
-    made = []
+    step_records = []
     for index, record_ops in enumerate(ops):
         outputs = [
             Output(
@@ -100,7 +100,7 @@ def records(header: Header) -> list[StepRecord]:
             memory=memory_figures(state),
         )
         apply(state, draft)
-        made.append(
+        step_records.append(
             StepRecord(
                 index=index,
                 kind=draft.kind,
@@ -111,4 +111,4 @@ def records(header: Header) -> list[StepRecord]:
                 memory=memory_figures(state),
             )
         )
-    return made
+    return step_records

@@ -1,4 +1,4 @@
-"""The check finds contradictions of a budget, a kept token or a mask; the golden trace has none."""
+"""The check finds contradictions of a budget, a pinned token or a mask. The golden trace has none."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from engine.trace.operations import Forget, Keep
 GOLDEN = Path(__file__).parents[2] / "golden" / "forgetting.kvtrace"
 
 
-def findings(change: Callable[[Forget], Forget] = lambda op: op, weigh: bool = False) -> list[str]:
-    """Check the golden trace with every decision changed, or with weight on every key."""
+def findings(change: Callable[[Forget], Forget] = lambda op: op, all_weights: bool = False) -> list[str]:
+    """Check the golden trace with each `Forget` changed, or with weight on every key."""
     found = []
     with TraceReader(GOLDEN) as log:
-        book = ForgettingChecker(log.header)
+        checker = ForgettingChecker(log.header)
         for index in range(len(log)):
             record = log.record(index)
             ops = [change(op) if isinstance(op, Forget) else op for op in record.ops]
-            found += [message for _, message in book.wrong_in(replace(record, ops=ops))]
+            found += [message for _, message in checker.wrong_in(replace(record, ops=ops))]
             if capture := log.capture(index):
                 layers = [
                     replace(one, rows=[replace(row, weights=np.ones_like(row.weights)) for row in one.rows])
                     for one in capture.layers
                 ]
-                found += book.wrong_in_capture(replace(capture, layers=layers) if weigh else capture)
+                found += checker.wrong_in_capture(replace(capture, layers=layers) if all_weights else capture)
     return found
 
 
@@ -38,19 +38,19 @@ def test_the_golden_trace_has_no_finding() -> None:
     assert findings() == []
 
 
-def pinned(op: Forget) -> Forget:
-    """Forget the token that the golden trace keeps, in place of another one."""
-    return replace(op, positions=[[14, *own[1:]] if own and op.seq_id == 0 else own for own in op.positions])
+def forget_pinned(op: Forget) -> Forget:
+    """Replace a forgotten position by the pinned one of the golden trace."""
+    return replace(op, positions=[[14, *row[1:]] if row and op.seq_id == 0 else row for row in op.positions])
 
 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda op: replace(op, positions=[own[1:] for own in op.positions]), "but forget_budget is 5"),
-        (lambda op: replace(op, positions=[[0] * len(own) for own in op.positions]), "forgets a token twice"),
-        (lambda op: replace(op, scores=[[9.0] * len(own) for own in op.scores]), "forgets a token with score 9.0"),
+        (lambda op: replace(op, positions=[row[1:] for row in op.positions]), "but forget_budget is 5"),
+        (lambda op: replace(op, positions=[[0] * len(row) for row in op.positions]), "forgets a token twice"),
+        (lambda op: replace(op, scores=[[9.0] * len(row) for row in op.scores]), "forgets a token with score 9.0"),
         (lambda op: replace(op, layer=99), "layer 99"),
-        (pinned, "forgets position 14, which a keep operation protects"),
+        (forget_pinned, "forgets position 14, which a keep operation protects"),
     ],
 )
 def test_a_changed_decision_is_found(change: Callable[[Forget], Forget], expected: str) -> None:
@@ -58,16 +58,16 @@ def test_a_changed_decision_is_found(change: Callable[[Forget], Forget], expecte
 
 
 def test_weight_on_a_forgotten_key_is_found() -> None:
-    assert any("gives weight to a key that it has forgotten" in message for message in findings(weigh=True))
+    assert any("gives weight to a key that it has forgotten" in message for message in findings(all_weights=True))
 
 
-def test_forgotten_tokens_cannot_be_kept() -> None:
+def test_a_forgotten_token_cannot_be_pinned() -> None:
     with TraceReader(GOLDEN) as log:
-        book = ForgettingChecker(log.header)
+        checker = ForgettingChecker(log.header)
         records = [log.record(index) for index in range(len(log))]
         at, op = next((r, op) for r in records for op in r.ops if isinstance(op, Forget) and any(op.positions))
-        position = next(own[0] for own in op.positions if own)
+        position = next(row[0] for row in op.positions if row)
         for record in records[: at.index + 1]:
-            assert not list(book.wrong_in(record))
+            assert not list(checker.wrong_in(record))
         late = replace(at, ops=[Keep(seq_id=op.seq_id, position=position)])
-        assert [message for _, message in book.wrong_in(late)] == [f"keep: position {position} is forgotten already"]
+        assert [message for _, message in checker.wrong_in(late)] == [f"keep: position {position} is forgotten already"]

@@ -1,4 +1,4 @@
-"""External content and leases are consistent in a record: found, admitted, loaded, cached, stored, held."""
+"""The check finds contradictions of lookups, loads and stores outside the pool, and of leases."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,9 +23,9 @@ def golden():
         yield reader
 
 
-def records_with(golden: TraceReader, wanted: Callable[[Op], bool]) -> list[StepRecord]:
+def records_with(golden: TraceReader, predicate: Callable[[Op], bool]) -> list[StepRecord]:
     found = [golden.record(index) for index in range(len(golden))]
-    return [record for record in found if any(map(wanted, record.ops))]
+    return [record for record in found if any(map(predicate, record.ops))]
 
 
 def findings(golden: TraceReader, record: StepRecord) -> list[str]:
@@ -33,14 +33,14 @@ def findings(golden: TraceReader, record: StepRecord) -> list[str]:
 
 
 def changed(record: StepRecord, kind: type[Op], **fields: Any) -> StepRecord:
-    """Return the trace with the first operation of a kind changed."""
+    """Return the record with its first operation of a kind changed."""
     ops = list(record.ops)
     place = next(i for i, op in enumerate(ops) if isinstance(op, kind))
     ops[place] = replace(ops[place], **fields)
     return replace(record, ops=ops)
 
 
-def is_loading(op: Op) -> bool:
+def is_load(op: Op) -> bool:
     return isinstance(op, LookupExternal) and op.verdict == "load"
 
 
@@ -70,23 +70,23 @@ def test_the_golden_trace_has_every_case_and_no_finding(golden: TraceReader) -> 
         (Load, {"block_hash": b"another"}, "is loaded with one hash, but cached with another"),
     ],
 )
-def test_a_contradiction_is_named(
+def test_contradictions_of_loading_are_found(
     golden: TraceReader, kind: type[Op], fields: dict[str, object], expected: str
 ) -> None:
-    record = changed(records_with(golden, is_loading)[0], kind, **fields)
+    record = changed(records_with(golden, is_load)[0], kind, **fields)
     assert any(expected in message for message in findings(golden, record))
 
 
-def test_a_block_that_was_not_loaded_is_missed(golden: TraceReader) -> None:
-    record = records_with(golden, is_loading)[0]
+def test_a_missing_load_is_found(golden: TraceReader) -> None:
+    record = records_with(golden, is_load)[0]
     loads = [op for op in record.ops if isinstance(op, Load)]
     without = replace(record, ops=[op for op in record.ops if op is not loads[0]])
     (finding,) = findings(golden, without)
     assert f"group {0 if loads[0].block_id < 12 else 1} loads" in finding
 
 
-def test_tokens_are_external_only_where_they_were_found(golden: TraceReader) -> None:
-    record = records_with(golden, is_loading)[0]
+def test_external_tokens_need_a_lookup(golden: TraceReader) -> None:
+    record = records_with(golden, is_load)[0]
     without = replace(record, ops=[op for op in record.ops if not isinstance(op, LookupExternal)])
     (finding,) = findings(golden, without)
     assert "no lookup_external found them" in finding
@@ -100,13 +100,13 @@ def test_a_store_has_the_hash_of_its_block(golden: TraceReader) -> None:
     assert finding == "store: there is no block 99"
 
 
-SUBMITTED, HELD = PREFILL  # held in a record of 3.0 s, for 30 s
-SLOWLY = replace(HELD, timing=replace(HELD.timing, sample=0.25))  # the sequence ended after 2.75 s
+SUBMITTED, HELD = PREFILL  # held at 3.0 s for 30 s
+SLOW = replace(HELD, timing=replace(HELD.timing, sample=0.25))  # the sequence may have ended at 2.75 s
 
 
 def wrong(*records: StepRecord) -> list[str]:
-    book = TransferChecker()
-    return [message for one in records for _, message in book.wrong_in(one)]
+    checker = TransferChecker()
+    return [message for one in records for _, message in checker.wrong_in(one)]
 
 
 def expired(at: float) -> StepRecord:
@@ -118,16 +118,16 @@ def expired(at: float) -> StepRecord:
     [
         (HELD, 33.0, None),
         (HELD, 32.999, "33.000000"),
-        (SLOWLY, 32.999, None),
-        (SLOWLY, 32.75, None),
-        (SLOWLY, 32.749, "32.750000"),
+        (SLOW, 32.999, None),
+        (SLOW, 32.75, None),
+        (SLOW, 32.749, "32.750000"),
     ],
 )
-def test_a_lease_ends_no_sooner_than_it_may(held: StepRecord, at: float, until: str | None) -> None:
+def test_an_early_end_of_a_lease_is_found(held: StepRecord, at: float, until: str | None) -> None:
     messages = [f"expire: the lease of transfer X#1 lasts until {until} s"] if until else []
     assert wrong(SUBMITTED, held, expired(at)) == messages
 
 
-def test_only_held_transfers_expire() -> None:
+def test_an_expired_transfer_that_is_not_held_is_found() -> None:
     assert wrong(SUBMITTED, expired(40.0)) == ["expire: this instance does not hold transfer X#1"]
     assert wrong(SUBMITTED, HELD, expired(40.0), expired(41.0)) == ["expire: this instance does not hold transfer X#1"]

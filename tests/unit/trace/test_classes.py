@@ -1,4 +1,4 @@
-"""Requests by class have the figures that the whole log gives each of them."""
+"""Figures of each class of requests agree with those of the log."""
 
 from pathlib import Path
 
@@ -21,8 +21,8 @@ SHARED = list(range(20, 36))
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Serve three clients: prompts with shared prefixes, samples, an abort, priorities, preemptions."""
+def run_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the log of three clients with shared prefixes, samples, an abort, priorities and preemptions."""
     path = tmp_path_factory.mktemp("classes") / "run.kvtrace"
     config = EngineConfig(block_size=4, num_blocks=24, max_model_len=64, num_logprobs=0)
     with Engine(tiny_llama(), config, log_path=path) as engine:
@@ -38,7 +38,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def of(path: Path, by: By, tmp_path: Path) -> dict[str | None, ClassFigures]:
+def figures_by(path: Path, by: By, tmp_path: Path) -> dict[str | None, ClassFigures]:
     with TraceReader(path) as log:
         make(log, tmp_path / "a.survey")
         return classes(LogIndex(tmp_path / "a.survey", log), log.header, by)
@@ -52,12 +52,12 @@ def read(path: Path) -> list[SequenceFigures]:
     return [one for members in reading.members.values() for one in members]
 
 
-@pytest.mark.parametrize("name", ["served", "instances", "outside", "samples-0.2.0", "watched", "pressed"])
-def test_all_of_them_are_the_runs(name: str, served: Path, tmp_path: Path) -> None:
-    path = {"served": served, "pressed": tmp_path / "pressed.kvtrace"}.get(name, GOLDEN / f"{name}.kvtrace")
+@pytest.mark.parametrize("name", ["run_log", "instances", "outside", "samples-0.2.0", "watched", "pressed"])
+def test_the_class_of_all_requests_has_the_figures_of_the_run(name: str, run_log: Path, tmp_path: Path) -> None:
+    path = {"run_log": run_log, "pressed": tmp_path / "pressed.kvtrace"}.get(name, GOLDEN / f"{name}.kvtrace")
     if name == "pressed":
         write(path, Shape(blocks=700, requests=60, steps=600))
-    [found] = of(path, "all", tmp_path).values()
+    [found] = figures_by(path, "all", tmp_path).values()
     everyone = read(path)
     assert found.sequences == len(everyone)
     assert found.preemptions == sum(one.num_preemptions for one in everyone)
@@ -71,20 +71,20 @@ def test_all_of_them_are_the_runs(name: str, served: Path, tmp_path: Path) -> No
         assert found.prompt_tokens == sum(len(one.prompt_token_ids) for one in everyone)
 
 
-def test_each_class_is_its_requests(served: Path, tmp_path: Path) -> None:
-    clients = of(served, "client", tmp_path)
+def test_requests_are_grouped_by_client_priority_prefix_and_length(run_log: Path, tmp_path: Path) -> None:
+    clients = figures_by(run_log, "client", tmp_path)
     assert {name: one.requests for name, one in clients.items()} == {None: 3, "alice": 3, "bob": 3}
     assert clients["alice"].sequences == 4 and clients["bob"].aborted == 1
-    priorities = of(served, "priority", tmp_path)
+    priorities = figures_by(run_log, "priority", tmp_path)
     assert {name: one.requests for name, one in priorities.items()} == {"0": 5, "1": 4}
-    prefixes = of(served, "prefix", tmp_path)
+    prefixes = figures_by(run_log, "prefix", tmp_path)
     assert sorted(one.requests for one in prefixes.values()) == [3, 6] and prefixes["short"].requests == 6
     [shared] = [one for name, one in prefixes.items() if name != "short"]
     assert shared.cached_share is not None and shared.cached_share == pytest.approx(2 * 16 / (3 * 17))
-    lengths = of(served, "prompt", tmp_path)
+    lengths = figures_by(run_log, "prompt", tmp_path)
     assert {name: one.requests for name, one in lengths.items()} == {"16-63": 3, "1-15": 6}
     for by in BYS:
-        found = of(served, by, tmp_path).values()
+        found = figures_by(run_log, by, tmp_path).values()
         assert sum(one.requests for one in found) == 9 and sum(one.sequences for one in found) == 10
 
 
@@ -94,21 +94,21 @@ def test_classes_of_lengths_include_their_bounds() -> None:
     ]  # fmt: skip
 
 
-def test_two_runs_stand_beside_each_other(served: Path, tmp_path: Path) -> None:
-    a, b = of(served, "prompt", tmp_path), of(GOLDEN / "watched.kvtrace", "prompt", tmp_path)
+def test_classes_of_two_runs_are_paired(run_log: Path, tmp_path: Path) -> None:
+    a, b = figures_by(run_log, "prompt", tmp_path), figures_by(GOLDEN / "watched.kvtrace", "prompt", tmp_path)
     rows, more = pair_classes(a, b, "prompt")
     assert more == 0 and [one.name for one in rows] == sorted({*a, *b}, key=lambda name: int(str(name).split("-")[0]))
     for one in rows:
         assert one.a == a.get(one.name) and one.b == b.get(one.name) and (one.a or one.b)
-    clients, _ = pair_classes(of(served, "client", tmp_path), None, "client")
+    clients, _ = pair_classes(figures_by(run_log, "client", tmp_path), None, "client")
     assert {one.name for one in clients} == {None, "alice", "bob"} and all(one.b is None for one in clients)
 
 
-def test_prompts_that_are_hidden_are_of_no_group(tmp_path: Path) -> None:
+def test_requests_with_hidden_prompts_have_no_prefix_class(tmp_path: Path) -> None:
     path = tmp_path / "private.kvtrace"
     with Engine(tiny_llama(), EngineConfig(block_size=4, num_blocks=64, private=True), log_path=path) as engine:
         engine.add_request(SHARED, SamplingParams(max_tokens=2))
         engine.step()
-    assert list(of(path, "prefix", tmp_path)) == [None]
-    [unfinished] = of(path, "all", tmp_path).values()
+    assert list(figures_by(path, "prefix", tmp_path)) == [None]
+    [unfinished] = figures_by(path, "all", tmp_path).values()
     assert unfinished.finished == unfinished.aborted == 0 and unfinished.tpot_p50 is None

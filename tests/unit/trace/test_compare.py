@@ -1,4 +1,4 @@
-"""Two runs side by side: the first difference, and figures with their arithmetic."""
+"""The comparison of two runs has the first difference and the figures of each."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ SAMPLED = SamplingParams(max_tokens=6, ignore_eos=True, temperature=1.0, seed=3)
 
 @pytest.fixture
 def original() -> Iterator[Engine]:
-    """Run two requests, prompts of 17 and 3 tokens, 12 greedy tokens each, blocks of 4."""
+    """Run two requests with prompts of 17 and 3 tokens, 12 greedy tokens each, and blocks of 4."""
     with Engine(tiny_llama(), ROOMY) as engine:
         engine.add_requests([RequestSpec(PROMPTS[0], GREEDY, "long"), RequestSpec(PROMPTS[2], GREEDY, "short")])
         while engine.has_unfinished():
@@ -35,34 +35,34 @@ def original() -> Iterator[Engine]:
 
 
 def fork(original: Engine, at: int, change: Change | None) -> Engine:
-    """Return a fork of the run; the caller closes it."""
+    """Return a fork of the run, which the caller closes."""
     config = change.config if isinstance(change, ConfigChange) else original.config
     engine = Engine(tiny_llama(), config)
     Rerun(engine, log_of(original), at, change, True).finish()
     return engine
 
 
-def compared(a: Engine, b: Engine) -> Comparison:
+def compare_logs(a: Engine, b: Engine) -> Comparison:
     return compare(log_of(a), log_of(b))
 
 
-def test_a_run_and_itself_have_no_difference(original: Engine) -> None:
-    found = compared(original, original)
+def test_a_run_does_not_differ_from_itself(original: Engine) -> None:
+    found = compare_logs(original, original)
     assert (found.first_op, found.first_token, found.settings) == (None, None, [])
     assert found.same_model and found.same_machine
     assert [p.equal_tokens for p in found.sequences] == [12, 12]
     assert found.a == found.b
 
 
-def test_the_figures_of_a_run(original: Engine) -> None:
-    """Prompts of 17 and 3 take one step, then 11 steps have one token each for both: no token is computed twice."""
-    found = compared(original, original).a
+def test_the_totals_of_a_run_are_counted(original: Engine) -> None:
+    """The first step computes both prompts, of 17 and 3 tokens, and each of the next 11 one token of each sequence."""
+    found = compare_logs(original, original).a
     log = log_of(original)
     totals = found.totals
     assert (totals.num_records, totals.num_steps) == (1 + 12, 12)
     assert totals.output_tokens == 2 * 12
     assert totals.computed_tokens == 17 + 3 + 2 * 11
-    # the last token is never written: 17 + 11 = 28 slots are 7 blocks of 4, 3 + 11 = 14 are 4
+    # the last token is never written: 17 + 11 = 28 slots are 7 blocks of 4, and 3 + 11 = 14 slots are 4
     assert totals.blocks_peak == 7 + 4
     assert totals.bytes_peak == 11 * 4 * log.header.kv_bytes_per_token
     assert totals.operations["write"] == totals.operations["sample"] == 24 and totals.operations["submit"] == 2
@@ -76,35 +76,35 @@ def test_the_figures_of_a_run(original: Engine) -> None:
     assert max(p.blocks_held for p in found.series) == totals.blocks_peak
 
 
-def test_the_peak_is_within_the_last_step_where_everything_is_given_back_in_it() -> None:
-    """The 3 prompt tokens and 11 new ones take 3 + 10 = 13 slots; the fourth block of 4 is allocated in the
-    last step.
-    """
+def test_a_peak_within_the_last_step_is_counted() -> None:
+    """Prompt and output of 3 and 11 tokens take 3 + 10 = 13 slots. The last step allocates the fourth block of 4."""
     with Engine(tiny_llama(), ROOMY) as engine:
         engine.add_request(PROMPTS[2], msgspec.structs.replace(GREEDY, max_tokens=11))
         while engine.has_unfinished():
             engine.step()
-        found = compared(engine, engine).a
+        found = compare_logs(engine, engine).a
         assert max(log_of(engine).record(i).memory.blocks_held for i in range(12)) == 3
         assert found.totals.blocks_peak == found.series[-1].blocks_held == 4
         assert found.series[-1].bytes_held == 4 * 4 * log_of(engine).header.kv_bytes_per_token
 
 
 @pytest.mark.parametrize("name", ["preempting", "swapping", "sinks and window", "no cache"])
-def test_taken_back_to_its_beginning_a_record_holds_what_the_one_before_ended_with(name: str) -> None:
+def test_allocated_and_freed_blocks_of_a_record_give_its_held_blocks(name: str) -> None:
     with run(name) as engine:
         log = log_of(engine)
         for i in range(1, len(log)):
             record, before = log.record(i), log.record(i - 1).memory.blocks_held
             freed = sum(1 for op in record.ops if isinstance(op, Free | Release) and op.to is not None)
-            taken = sum(1 for op in record.ops if isinstance(op, Allocate) or (isinstance(op, Share) and op.revived))
-            assert before + taken - freed == record.memory.blocks_held
+            allocated = sum(
+                1 for op in record.ops if isinstance(op, Allocate) or (isinstance(op, Share) and op.revived)
+            )
             after = record.memory.blocks_held
-            assert max(before, after) <= peak_held(record, after, lambda _: 1) <= before + taken
+            assert before + allocated - freed == after
+            assert max(before, after) <= peak_held(record, after, lambda _: 1) <= before + allocated
 
 
-def test_the_figures_of_a_sequence(original: Engine) -> None:
-    found = compared(original, original).sequences[0]
+def test_the_figures_of_a_sequence_are_counted(original: Engine) -> None:
+    found = compare_logs(original, original).sequences[0]
     log, figures = log_of(original), found.a
     assert figures is not None
     times = [step_seconds(log.record(i).timing) for i in range(len(log))]
@@ -119,10 +119,10 @@ def test_the_figures_of_a_sequence(original: Engine) -> None:
     assert [(t.record, t.step) for t in figures.tokens] == [(i, i) for i in range(1, 13)]
 
 
-def test_a_chosen_token_is_the_first_difference(original: Engine) -> None:
-    """Record 5 gives both sequences their fifth token; in the fork it is the record of the choice."""
+def test_a_forced_token_is_the_first_difference(original: Engine) -> None:
+    """Record 5 samples the fifth token of both sequences. In the fork it is the record of the forced token."""
     with fork(original, 5, TokenChange(seq_id=1, token_id=99)) as other:
-        found = compared(original, other)
+        found = compare_logs(original, other)
         op = found.first_op
         assert op is not None
         assert (op.record, op.op, op.kind_a, op.kind_b) == (5, 0, "step", "adjust")
@@ -132,14 +132,14 @@ def test_a_chosen_token_is_the_first_difference(original: Engine) -> None:
         assert (first.request_id, first.position) == ("short", 3 + 4)
         assert (first.a.record, first.b.record) == (5, 6)
         assert first.b.token_id == 99 and first.b.chosen and not first.a.chosen
-        # the other sequence does not know it
+        # the other sequence is equal
         assert [(p.request_id, p.equal_tokens) for p in found.sequences] == [("long", 12), ("short", 4)]
         assert found.sequences[1].difference == first
 
 
-def test_an_abort_ends_a_sequence_before_the_other(original: Engine) -> None:
+def test_an_aborted_sequence_differs_where_it_ends(original: Engine) -> None:
     with fork(original, 5, AbortChange(request_id="long")) as other:
-        found = compared(original, other)
+        found = compare_logs(original, other)
         assert found.first_token is not None
         assert (found.first_token.position, found.first_token.b) == (17 + 4, None)
         assert found.first_token.a is not None and found.first_token.a.record == 5
@@ -149,7 +149,7 @@ def test_an_abort_ends_a_sequence_before_the_other(original: Engine) -> None:
 def test_a_shorter_equal_run_does_not_differ(original: Engine) -> None:
     with Engine(tiny_llama(), ROOMY) as other:
         Rerun(other, log_of(original), 5, None, follow=False).finish()
-        found = compared(original, other)
+        found = compare_logs(original, other)
         assert found.first_token is None and [p.equal_tokens for p in found.sequences] == [4, 4]
         assert found.first_op is not None
         assert (found.first_op.record, found.first_op.kind_b, found.first_op.b) == (5, None, None)
@@ -158,7 +158,7 @@ def test_a_shorter_equal_run_does_not_differ(original: Engine) -> None:
 
 def test_requests_of_only_one_run_are_unpaired(original: Engine) -> None:
     with fork(original, 5, RequestChange(prompt=[70, 71], sampling=GREEDY, request_id="more")) as other:
-        found = compared(original, other)
+        found = compare_logs(original, other)
         assert [(p.request_id, p.a is None, p.b is None) for p in found.sequences] == [
             ("long", False, False),
             ("short", False, False),
@@ -168,10 +168,10 @@ def test_requests_of_only_one_run_are_unpaired(original: Engine) -> None:
         assert (found.a.totals.requests, found.b.totals.requests) == (2, 3)
 
 
-def test_another_block_size_changes_blocks_and_no_token(original: Engine) -> None:
-    """The 28 and 14 slots are 2 and 1 blocks of 16."""
+def test_another_block_size_changes_blocks_but_no_token(original: Engine) -> None:
+    """28 and 14 slots take 2 blocks and 1 block of 16."""
     with fork(original, 0, ConfigChange(config=msgspec.structs.replace(ROOMY, block_size=16, num_blocks=16))) as other:
-        found = compared(original, other)
+        found = compare_logs(original, other)
         assert [(s.name, s.a, s.b) for s in found.settings] == [("block_size", 4, 16), ("num_blocks", 64, 16)]
         assert found.first_token is None
         assert found.first_op is not None and found.first_op.record == 1
@@ -179,9 +179,9 @@ def test_another_block_size_changes_blocks_and_no_token(original: Engine) -> Non
         assert isinstance(found.first_op.a, Lookup | Allocate)
 
 
-def test_preemption_hits_and_copies_are_counted_as_the_log_has_them() -> None:
+def test_preemptions_and_copies_are_those_of_the_log() -> None:
     with run("preempting") as a, run("swapping") as b:
-        found = compared(a, b)
+        found = compare_logs(a, b)
         for engine, figures in ((a, found.a), (b, found.b)):
             log = log_of(engine)
             records = [log.record(i) for i in range(len(log))]
@@ -199,56 +199,56 @@ def test_preemption_hits_and_copies_are_counted_as_the_log_has_them() -> None:
                     if (s := log.state_at(i).sequences.get(sequence.seq_id))
                 )
                 assert sequence.blocks == 0
-                if sequence.num_steps:  # what comes and goes within one record is in no state between records
+                if sequence.num_steps:  # a block allocated and freed within a record is in no state between records
                     assert at_peak <= sequence.blocks_peak <= at_peak + 1
                 state = log.state_now().sequences[sequence.seq_id]
                 before = log.state_at(sequence.submitted_in).sequences[sequence.seq_id].num_preemptions
-                assert sequence.num_preemptions == state.num_preemptions - before  # a fork's own ones
+                assert sequence.num_preemptions == state.num_preemptions - before  # without those before a fork
                 assert [t.token_id for t in sequence.tokens] == state.token_ids[state.num_prompt_tokens :]
         assert found.a.totals.swapped_bytes == 0 < found.b.totals.swapped_bytes
-        # preempted sequences computed their tokens again, or moved them
+        # recomputation instead of swaps
         assert found.a.totals.computed_tokens > found.b.totals.computed_tokens
 
 
-def test_samples_are_aligned_one_by_one() -> None:
-    """The three sequences of a request are compared one by one, each with its own seed, and differ nowhere."""
+def test_samples_of_a_request_are_paired_by_number() -> None:
+    """Each of the three samples of a request has a different seed and equals its counterpart."""
 
-    def three(config: EngineConfig) -> Engine:
+    def run_samples(config: EngineConfig) -> Engine:
         engine = Engine(tiny_llama(), config)
         engine.add_request(PROMPTS[1], msgspec.structs.replace(SAMPLED, n=3), "r")
         while engine.has_unfinished():
             engine.step()
         return engine
 
-    with three(ROOMY) as a, three(msgspec.structs.replace(ROOMY, block_size=8)) as b:
-        found = compared(a, b)
+    with run_samples(ROOMY) as a, run_samples(msgspec.structs.replace(ROOMY, block_size=8)) as b:
+        found = compare_logs(a, b)
         assert [(p.request_id, p.member, p.equal_tokens) for p in found.sequences] == [("r", i, 6) for i in range(3)]
         assert len({tuple(t.token_id for t in p.a.tokens) for p in found.sequences if p.a}) == 3
-        # a fork has its parent's submission: its first token came in the same step
+        # a fork has its parent's submission, and its first token is of the same step
         assert {p.a.ttft_steps for p in found.sequences if p.a} == {1}
 
 
-def test_a_request_of_the_same_name_is_the_second_of_that_name() -> None:
+def test_requests_with_the_same_id_are_numbered() -> None:
     with Engine(tiny_llama(), ROOMY) as engine:
         for prompt in (PROMPTS[2], PROMPTS[4]):
             engine.add_request(prompt, GREEDY, "again")
             while engine.has_unfinished():
                 engine.step()
-        found = compared(engine, engine)
+        found = compare_logs(engine, engine)
         assert [(p.request_id, p.number) for p in found.sequences] == [("again", 0), ("again", 1)]
 
 
-def test_other_prompts_are_not_compared_token_by_token() -> None:
+def test_outputs_of_different_prompts_are_not_compared() -> None:
     with Engine(tiny_llama(), ROOMY) as a, Engine(tiny_llama(), ROOMY) as b:
         for engine, prompt in ((a, PROMPTS[2]), (b, PROMPTS[4])):
             engine.add_request(prompt, GREEDY, "r")
             while engine.has_unfinished():
                 engine.step()
-        (pair,) = compared(a, b).sequences
+        (pair,) = compare_logs(a, b).sequences
         assert not pair.same_prompt and pair.difference is None and pair.equal_tokens == 0
 
 
-def test_another_model_or_machine_is_said(original: Engine, tmp_path: Path) -> None:
+def test_another_model_or_machine_is_reported(original: Engine, tmp_path: Path) -> None:
     header = log_of(original).header
     replace = msgspec.structs.replace
     other = replace(
@@ -275,7 +275,7 @@ def test_a_reason_missing_in_one_log_is_no_difference() -> None:
 
 
 def test_expected_load_times_are_no_difference() -> None:
-    """Expected times are clock readings: two machines, or two runs on one, differ in them and behave equally."""
+    """They depend on the clock, so they differ between equal runs."""
     lookup = LookupExternal(
         seq_id=0, verdict="load", num_tokens=8, num_found_tokens=8, media=["disk", "disk"],
         load_seconds=0.01, compute_seconds=0.02,

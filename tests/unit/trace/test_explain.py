@@ -1,4 +1,4 @@
-"""Explanations of a run: waits, lookups, preemptions and holders, with their arithmetic."""
+"""Explanations of a run: waits, lookups, preemptions and holders of blocks."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, log_of, ops_of, tin
 
 
 def run(config: EngineConfig, prompts: list[list[int]], priorities: list[int] | None = None) -> Engine:
-    """Run all prompts at once, to the end; the caller closes the engine."""
+    """Run all prompts at once until they finish. The caller closes the engine."""
     engine = Engine(tiny_llama(), config)
     ranks = priorities or [0] * len(prompts)
     engine.add_requests(
@@ -26,14 +26,13 @@ def run(config: EngineConfig, prompts: list[list[int]], priorities: list[int] | 
     return engine
 
 
-def kinds(story: Timeline) -> list[str]:
-    return [type(event.op).__name__ for event in story.events]
+def kinds(timeline: Timeline) -> list[str]:
+    return [type(event.op).__name__ for event in timeline.events]
 
 
-def test_waits_and_their_reasons() -> None:
-    """Sequences run one at a time, with 12 tokens each: a prefill step with the first token, then 11 steps. The first
-    ends in step 12; the second is tried in each and admitted in step 13; the third is behind it for 12 steps, then
-    tried in 12.
+def test_a_wait_has_its_steps_and_reasons() -> None:
+    """Each sequence takes 12 steps, one at a time. The second is tried in steps 1 to 12 and admitted in step 13. The
+    third is behind it for 12 steps and then tried in 12.
     """
     with run(EngineConfig(block_size=4, num_blocks=32, max_num_seqs=1), [[40, 41, 42], [50], [60, 61]]) as engine:
         first, second, third = timelines(log_of(engine))
@@ -50,9 +49,9 @@ def test_waits_and_their_reasons() -> None:
 
 
 @pytest.mark.parametrize("name", ["roomy", "preempting", "swapping", "no prefix caching"])
-def test_tokens_computed_twice_are_counted(name: str) -> None:
-    """The last token's K and V are never needed: a sequence computes its prompt and all outputs but one, less the hits
-    of its first admission, and again what a preemption lost.
+def test_recomputed_tokens_are_counted(name: str) -> None:
+    """A sequence computes its prompt and all outputs but the last, without the hits of its first admission, and
+    recomputes tokens that a preemption dropped.
     """
     with run(CONFIGS[name], PROMPTS) as engine:
         found = overview(log_of(engine))
@@ -60,12 +59,12 @@ def test_tokens_computed_twice_are_counted(name: str) -> None:
         s = named.figures
         once = len(s.prompt_token_ids) + len(s.tokens) - 1 - s.num_cached_tokens
         assert s.computed_tokens == once + named.recomputed_tokens
-    again = sum(named.recomputed_tokens for named in found.sequences)
-    assert (again > 0) == (name != "roomy")  # "swapping" has not room in CPU memory for all
+    recomputed = sum(named.recomputed_tokens for named in found.sequences)
+    assert (recomputed > 0) == (name != "roomy")  # "swapping" has too little CPU memory for all blocks
 
 
-def test_the_pool_at_its_fullest() -> None:
-    """Each holder's blocks, shared ones counted once, are the held blocks; no other record holds more."""
+def test_the_record_with_most_held_blocks_is_explained() -> None:
+    """The union of the holders' blocks is the held blocks, and no other record has more."""
     with run(CONFIGS["preempting"], PROMPTS) as engine:
         log = log_of(engine)
         found = overview(log).fullest
@@ -77,13 +76,13 @@ def test_the_pool_at_its_fullest() -> None:
     assert len(set().union(*tables.values())) == max(held)
     for holder in found.holders:
         others = set().union(*(table for seq_id, table in tables.items() if seq_id != holder.seq_id))
-        mine = tables[holder.seq_id]
-        assert (holder.blocks, holder.shared) == (len(mine), len(mine & others))
-    assert any(holder.shared for holder in found.holders)  # PROMPTS begin alike
+        table = tables[holder.seq_id]
+        assert (holder.blocks, holder.shared) == (len(table), len(table & others))
+    assert any(holder.shared for holder in found.holders)  # PROMPTS share prefixes
 
 
-def test_why_it_was_preempted_and_what_coming_back_cost() -> None:
-    """The priority policy preempts the lowest priority, although that sequence was not admitted last."""
+def test_a_preemption_has_its_reason_and_recomputed_tokens() -> None:
+    """The priority policy preempts the lowest priority, which was not admitted last."""
     config = EngineConfig(
         block_size=4, num_blocks=9, max_model_len=32, scheduling_policy="priority", enable_prefix_caching=False
     )
@@ -92,15 +91,15 @@ def test_why_it_was_preempted_and_what_coming_back_cost() -> None:
         worst = timelines(log)[1]
         preempted = [op for i in range(len(log)) for op in ops_of(log.record(i), Preempt)]
     assert preempted and {op.seq_id for op in preempted} == {1}
-    gone = next(m for m in worst.events if isinstance(m.op, Preempt))
-    back = next(m for m in worst.events if isinstance(m.op, Admit) and m.op.resumed)
-    assert isinstance(gone.op, Preempt) and gone.op.reason == "worst_priority"
-    assert back.computed_again == gone.op.num_computed_tokens  # without a prefix cache nothing is found
-    assert back.wait is not None and back.wait.steps == back.step - gone.step - 1
+    preempt = next(m for m in worst.events if isinstance(m.op, Preempt))
+    resume = next(m for m in worst.events if isinstance(m.op, Admit) and m.op.resumed)
+    assert isinstance(preempt.op, Preempt) and preempt.op.reason == "worst_priority"
+    assert resume.computed_again == preempt.op.num_computed_tokens  # all of them, without a prefix cache
+    assert resume.wait is not None and resume.wait.steps == resume.step - preempt.step - 1
     assert isinstance(worst.events[0].op, Submit) and isinstance(worst.events[-1].op, Finish)
 
 
-def test_slow_steps_are_the_longest() -> None:
+def test_the_five_longest_steps_are_listed() -> None:
     with run(CONFIGS["roomy"], PROMPTS) as engine:
         log = log_of(engine)
         found = overview(log)
@@ -114,7 +113,7 @@ def test_slow_steps_are_the_longest() -> None:
         assert step.prefill_tokens + step.decode_tokens == tokens
 
 
-def test_a_request_that_still_waits_when_the_log_ends() -> None:
+def test_a_request_still_waiting_at_the_end_is_explained() -> None:
     with Engine(tiny_llama(), EngineConfig(block_size=4, num_blocks=32, max_num_seqs=1)) as engine:
         engine.add_requests([RequestSpec(PROMPTS[2], GREEDY, "a"), RequestSpec([50], GREEDY, "b")])
         engine.step()
@@ -126,7 +125,7 @@ def test_a_request_that_still_waits_when_the_log_ends() -> None:
 
 
 def test_drafts_are_summarized(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every verifying pass gives its accepted drafts and one token more: 14 passes, 11 of 30 drafts, 25 tokens."""
+    """14 verifying passes accept 11 of 30 drafts. Each gives one more token than its accepted drafts: 25 tokens."""
     path = Path("tests/golden/drafts.kvtrace")
     with TraceReader(path) as log:
         found = overview(log).drafts

@@ -1,4 +1,4 @@
-"""Exports agree with the trace: the same steps, operations and hashes, in the other program's terms."""
+"""Exports have the steps, operations and hashes of the trace."""
 
 import csv
 import io
@@ -21,8 +21,8 @@ from engine.trace.operations import Cache, Evict, Finish, Fork, Load, Preempt, S
 from engine.trace.records import StepRecord
 from tests.unit.engine.runs import run
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "cache.kvtrace"  # forks, copies, evictions, both kinds of preemption
-OUTSIDE = GOLDEN.with_name("outside.kvtrace")  # with a store outside the pool
+GOLDEN = Path(__file__).parents[2] / "golden" / "cache.kvtrace"  # has forks, copies, evictions and all preemptions
+OUTSIDE = GOLDEN.with_name("outside.kvtrace")  # has blocks outside the pool
 
 
 @pytest.fixture
@@ -43,12 +43,12 @@ def ops(records: list[StepRecord], *kinds: type) -> list[Any]:
 def perfetto(reader: TraceReader) -> list[dict[str, Any]]:
     file = io.BytesIO()
     write_perfetto(reader, file)
-    whole = json.loads(file.getvalue())
-    assert set(whole) == {"displayTimeUnit", "otherData", "traceEvents"}
-    return list(whole["traceEvents"])
+    exported = json.loads(file.getvalue())
+    assert set(exported) == {"displayTimeUnit", "otherData", "traceEvents"}
+    return list(exported["traceEvents"])
 
 
-def test_perfetto_has_a_track_for_each_sequence_and_an_event_for_what_happened(reader, golden):
+def test_perfetto_has_a_track_per_sequence_and_its_events(reader, golden):
     events = perfetto(reader)
     names = Counter(e["name"].split(" (")[0] for e in events if e["ph"] == "i")
     assert names["finish"] == len(ops(golden, Finish)) > 0
@@ -61,7 +61,7 @@ def test_perfetto_has_a_track_for_each_sequence_and_an_event_for_what_happened(r
 
 
 def test_perfetto_times_are_those_of_the_records(reader, monkeypatch):
-    """A step that ended at 2.0 s after phases of 0.1, 0.2, 0.3 and 0.1 s began at 1.3 s; phases follow each other."""
+    """A step that ends at 2.0 s after phases of 0.1, 0.2, 0.3 and 0.1 s begins at 1.3 s."""
     record = msgspec.structs.replace(
         reader.record(1),
         kind="step",
@@ -109,14 +109,14 @@ def test_parquet_has_the_rows_of_csv(reader, tmp_path):
             assert values == [row[column] for row in rows]
 
 
-def test_parquet_without_pyarrow_says_what_to_install(reader, tmp_path, monkeypatch):
+def test_parquet_without_pyarrow_names_the_package_to_install(reader, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ExportError, match=r"pip install 'kvtheater\[parquet\]'"):
         write_parquet(reader, tmp_path)
 
 
 def test_kv_events_store_and_remove_the_same_hashes(reader, golden):
-    """Applied in order, as vLLM's subscribers do, the stream leaves the hashes that the trace's state has."""
+    """A subscriber that applies the events in order has the hashes of the trace's state."""
     file = io.BytesIO()
     write_kv_events(reader, file)
     file.seek(0)
@@ -142,8 +142,8 @@ def test_kv_events_store_and_remove_the_same_hashes(reader, golden):
     assert +live == Counter(block.block_hash for block in state.blocks if block.block_hash is not None)
 
 
-def test_kv_events_of_one_chain_are_one_event(reader, golden):
-    """A hash's parent is the previous one in the event, and `parent_block_hash` for the first."""
+def test_consecutive_blocks_of_a_chain_are_one_kv_event(reader, golden):
+    """The parent of the first hash is `parent_block_hash`, and of another the previous one."""
     parents = {op.block_hash.hex(): op.parent_hash and op.parent_hash.hex() for op in ops(golden, Cache)}
     file = io.BytesIO()
     write_kv_events_json(reader, file)
@@ -158,7 +158,7 @@ def test_kv_events_of_one_chain_are_one_event(reader, golden):
 
 
 def test_kv_events_name_the_group_of_layers(tmp_path):
-    """A hybrid run stores each full block once for every group; a group removes only what it has stored."""
+    """A hybrid run stores each full block once per group. A group removes only hashes that it has stored."""
     run("hybrid", tmp_path / "run.kvtrace").close()
     file = io.BytesIO()
     with TraceReader(tmp_path / "run.kvtrace") as reader:
@@ -176,14 +176,14 @@ def test_kv_events_name_the_group_of_layers(tmp_path):
         assert +hashes == Counter(block.block_hash for block in blocks if block.block_hash is not None) != Counter()
 
 
-def test_kv_events_of_what_is_stored_outside_the_pool_say_where_and_what():
-    """A store has the event of the copied block, with vLLM's name of its tier; other events have no tier."""
+def test_kv_events_of_stores_outside_the_pool_have_tier_and_tokens():
+    """A store has the event of the copied block with vLLM's name of the tier."""
     file = io.BytesIO()
     with TraceReader(OUTSIDE) as outside:
         write_kv_events(outside, file)
-        every = [outside.record(index) for index in range(len(outside))]
-    tokens = {op.block_hash: op.token_ids for op in ops(every, Cache)}
-    stores = [(op.block_hash, {"cpu": "CPU", "disk": "FS"}[op.medium]) for op in ops(every, Store)]
+        outside_records = [outside.record(index) for index in range(len(outside))]
+    tokens = {op.block_hash: op.token_ids for op in ops(outside_records, Cache)}
+    stores = [(op.block_hash, {"cpu": "CPU", "disk": "FS"}[op.medium]) for op in ops(outside_records, Store)]
     file.seek(0)
     found = []
     for _, events, _ in msgpack.Unpacker(file):
@@ -195,13 +195,13 @@ def test_kv_events_of_what_is_stored_outside_the_pool_say_where_and_what():
     assert found == stores and {medium for _, medium in stores} == {"CPU", "FS"}
 
 
-def test_perfetto_has_what_comes_from_outside_and_goes_there():
+def test_perfetto_has_loads_and_stores_outside_the_pool():
     with TraceReader(OUTSIDE) as outside:
         events = perfetto(outside)
-        every = [outside.record(index) for index in range(len(outside))]
+        outside_records = [outside.record(index) for index in range(len(outside))]
     names = Counter(event["name"] for event in events)
-    loads, stores = ops(every, Load), ops(every, Store)
+    loads, stores = ops(outside_records, Load), ops(outside_records, Store)
     assert sum(names[f"load block {i} from {m}"] for i, m in {(o.block_id, o.medium) for o in loads}) == len(loads) > 0
     assert sum(names[f"store block {i} in {m}"] for i, m in {(o.block_id, o.medium) for o in stores}) == len(stores)
     held = [event["args"] for event in events if event["name"] == "blocks outside"]
-    assert held == [{tier.medium: tier.num_blocks for tier in record.tiers} for record in every]
+    assert held == [{tier.medium: tier.num_blocks for tier in record.tiers} for record in outside_records]

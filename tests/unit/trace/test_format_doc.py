@@ -1,4 +1,4 @@
-"""docs/reference/trace-format.md names every field and operation of the types."""
+"""docs/reference/trace-format.md names every operation, and every field of the types."""
 
 from typing import get_args
 
@@ -11,8 +11,8 @@ DOC = (ROOT / "docs/reference/trace-format.md").read_text(encoding="utf-8")
 
 
 def test_every_field_is_documented() -> None:
-    own = [one for module in (records, state) for one in vars(module).values() if isinstance(one, type)]
-    structs = [one for one in own if issubclass(one, msgspec.Struct)] + list(get_args(operations.Op))
+    classes = [one for module in (records, state) for one in vars(module).values() if isinstance(one, type)]
+    structs = [one for one in classes if issubclass(one, msgspec.Struct)] + list(get_args(operations.Op))
     assert len(structs) > 60
     assert not [(s.__name__, name) for s in structs for name in s.__struct_fields__ if f"`{name}`" not in DOC]
 

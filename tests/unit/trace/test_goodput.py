@@ -1,11 +1,11 @@
-"""Goodput: counted requests, and the syntax of an objective."""
+"""Goodput counts the requests that meet an objective, which has a text form."""
 
 import pytest
 
 from engine.trace.applications import TABLE
 from engine.trace.goodput import APPLICATIONS, SLO, Output, goodput, slo_of
 
-BAR = SLO(ttft=0.2, tpot=0.05)
+OBJECTIVE = SLO(ttft=0.2, tpot=0.05)
 
 
 def output(request_id: str, ttft: float | None = 0.1, tpot: float | None = 0.04, finished: bool = True) -> Output:
@@ -16,24 +16,24 @@ def output(request_id: str, ttft: float | None = 0.1, tpot: float | None = 0.04,
     ("outputs", "met", "ended"),
     [
         ([], 0, 0),
-        ([output("a"), output("b", ttft=0.2, tpot=0.05)], 2, 2),  # the bar itself is met
+        ([output("a"), output("b", ttft=0.2, tpot=0.05)], 2, 2),  # equal times meet the objective
         ([output("a", ttft=0.21), output("b", tpot=0.051)], 0, 2),
-        ([output("a", tpot=None)], 1, 1),  # one token has no TPOT to miss
-        ([output("a"), output("a", tpot=0.06)], 0, 1),  # a request is as good as its slowest sample
-        ([output("a"), output("a", finished=False)], 0, 0),  # and ends with its last
+        ([output("a", tpot=None)], 1, 1),  # one token has no TPOT
+        ([output("a"), output("a", tpot=0.06)], 0, 1),  # the slowest sample of a request counts
+        ([output("a"), output("a", finished=False)], 0, 0),  # a request ends with its last sample
         ([output("a", ttft=None, tpot=None, finished=False), output("b")], 1, 1),
     ],
 )
-def test_requests_that_meet_the_objective(outputs: list[Output], met: int, ended: int) -> None:
-    found = goodput(outputs, 4.0, BAR)
+def test_requests_that_meet_the_objective_are_counted(outputs: list[Output], met: int, ended: int) -> None:
+    found = goodput(outputs, 4.0, OBJECTIVE)
     assert (found.met, found.ended, found.per_second) == (met, ended, met / 4)
 
 
-def test_before_anything_is_computed_there_is_no_rate() -> None:
-    assert goodput([], 0.0, BAR).per_second is None
+def test_goodput_over_no_time_has_no_rate() -> None:
+    assert goodput([], 0.0, OBJECTIVE).per_second is None
 
 
-def test_an_objective_is_an_application_or_two_times_in_milliseconds() -> None:
+def test_an_objective_is_an_application_or_a_ttft_and_a_tpot() -> None:
     assert slo_of("chat") == APPLICATIONS["chat"] == SLO(ttft=0.25, tpot=0.1)
     assert slo_of("ttft:250,tpot:62.5") == slo_of("tpot:62.5,ttft:250") == SLO(ttft=0.25, tpot=0.0625)
 
@@ -44,8 +44,8 @@ def test_invalid_objectives_are_refused(text: str) -> None:
         slo_of(text)
 
 
-def test_the_table_of_applications_is_the_papers() -> None:
-    """Values are those of DistServe, table 1: model, TTFT and TPOT in seconds."""
+def test_the_table_of_applications_is_that_of_distserve() -> None:
+    """Values are those of DistServe, table 1, in seconds."""
     assert [(row.model, row.dataset, row.ttft, row.tpot) for row in TABLE] == [
         ("OPT-13B", "ShareGPT", 0.25, 0.1),
         ("OPT-66B", "ShareGPT", 2.5, 0.15),

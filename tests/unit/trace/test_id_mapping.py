@@ -1,4 +1,4 @@
-"""Another engine's log compared with ours: names may differ, meanings may not, and unreported values are not zero."""
+"""The comparison with another engine's log maps block hashes and request ids, and omits unreported values."""
 
 import gzip
 from pathlib import Path
@@ -20,7 +20,7 @@ def cache(block_id: int, block_hash: bytes, parent_hash: bytes | None = None) ->
     )
 
 
-def test_hashes_are_names() -> None:
+def test_equal_blocks_with_other_hashes_are_no_difference() -> None:
     renamed = HashMapping()
     ours, theirs = [cache(0, b"a"), cache(1, b"b", b"a")], [cache(0, b"1"), cache(1, b"2", b"1")]
     a, b = renamed.pair(ours, theirs)
@@ -31,14 +31,14 @@ def test_hashes_are_names() -> None:
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(b"a", b"2"), (b"b", b"1")])
-def test_swapped_names_are_a_difference(ours: bytes, theirs: bytes) -> None:
+def test_swapped_hashes_are_a_difference(ours: bytes, theirs: bytes) -> None:
     renamed = HashMapping()
     renamed.pair([cache(0, b"a"), cache(1, b"b")], [cache(0, b"1"), cache(1, b"2")])
     a, b = renamed.pair([Evict(block_id=0, block_hash=ours)], [Evict(block_id=0, block_hash=theirs)])
     assert a != b
 
 
-def test_texts_and_sentences_are_not_compared_and_tokens_are() -> None:
+def test_tokens_are_compared_but_not_texts_and_details() -> None:
     def submit(text: bytes, token: int) -> Op:
         return Submit(
             seq_id=0,
@@ -58,7 +58,7 @@ def test_texts_and_sentences_are_not_compared_and_tokens_are() -> None:
     assert a == b
 
 
-def test_a_monitored_server_has_no_totals() -> None:
+def test_a_monitored_server_reports_no_totals() -> None:
     with (
         TraceReader(ROOT / "static/recordings/beside-ours.kvtrace") as one,
         TraceReader(ROOT / "tests/golden/observed.kvtrace") as two,
@@ -69,7 +69,7 @@ def test_a_monitored_server_has_no_totals() -> None:
     assert {setting.name for setting in found.settings} <= {"block_size", "num_blocks", "strategy"}
 
 
-def test_two_logs_of_the_other_engine_are_compared_name_by_name(tmp_path: Path) -> None:
+def test_a_changed_hash_in_an_equal_vllm_log_is_a_difference(tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
     path.write_bytes(gzip.decompress((ROOT / "tests/unit/vllm_recorder/captured/preemptions.kvtrace.gz").read_bytes()))
     with TraceReader(path) as one, TraceReader(path) as two:
@@ -77,7 +77,7 @@ def test_two_logs_of_the_other_engine_are_compared_name_by_name(tmp_path: Path) 
         other = tmp_path / "other.kvtrace"
         from engine.trace.log import TraceWriter
 
-        with TraceWriter(one.header, other) as log:  # the same with one hash that is another's
+        with TraceWriter(one.header, other) as log:  # an equal log up to a record with one hash for all blocks
             for index in range(len(one)):
                 record = one.record(index)
                 ops = [replace(op, block_hash=b"else") if isinstance(op, Cache) else op for op in record.ops]

@@ -1,4 +1,4 @@
-"""Files: contents are read back, damage is located, and nothing before it is lost."""
+"""Trace files are read back, and damage is located without loss of earlier records."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ from engine.trace.records import AttentionRows, Capture, Header, LayerCapture, S
 from engine.trace.state import TraceStateError, initial_state, memory_figures
 
 
-def submits(header: Header, count: int) -> list[StepRecord]:
+def submit_records(header: Header, count: int) -> list[StepRecord]:
     memory = memory_figures(initial_state(header))
     return [
         StepRecord(
@@ -43,7 +43,7 @@ def submits(header: Header, count: int) -> list[StepRecord]:
     ]
 
 
-def written(path: Path, header: Header, records: list[StepRecord]) -> Path:
+def write_log(path: Path, header: Header, records: list[StepRecord]) -> Path:
     writer = TraceWriter(header, path)
     for record in records:
         writer.append(record)
@@ -52,12 +52,12 @@ def written(path: Path, header: Header, records: list[StepRecord]) -> Path:
 
 
 def test_records_round_trip(tmp_path: Path, header: Header, records: list[StepRecord]) -> None:
-    with TraceReader(written(tmp_path / "a.kvtrace", header, records)) as reader:
+    with TraceReader(write_log(tmp_path / "a.kvtrace", header, records)) as reader:
         assert reader.header == header and reader.damage is None
         assert [reader.record(i) for i in range(len(reader))] == records
 
 
-def test_the_bytes_of_a_record_are_encoded_once(tmp_path: Path, header: Header, records: list[StepRecord]) -> None:
+def test_a_records_bytes_are_those_of_the_codec(tmp_path: Path, header: Header, records: list[StepRecord]) -> None:
     writer = TraceWriter(header, tmp_path / "a.kvtrace")
     for record in records:
         writer.append(record)
@@ -68,18 +68,18 @@ def test_the_bytes_of_a_record_are_encoded_once(tmp_path: Path, header: Header, 
 
 
 def test_keyframes_of_a_long_log_do_not_outgrow_its_records(header: Header) -> None:
-    records = submits(header, 40 * KEYFRAME_INTERVAL)
+    records = submit_records(header, 40 * KEYFRAME_INTERVAL)
     with TraceWriter(header) as writer:
         for record in records:
             writer.append(record)
-        written = sum(writer.num_record_bytes(i) for i in range(len(records)))
-        kept = [frame.length for frame in writer._keyframes.values()]
-        assert 3 < len(kept) < 40 and sum(kept) <= 2 * written, "of every 64th they would be 20 times the records"
+        record_bytes = sum(writer.num_record_bytes(i) for i in range(len(records)))
+        lengths = [frame.length for frame in writer._keyframes.values()]
+        assert 3 < len(lengths) < 40 and sum(lengths) <= 2 * record_bytes, "keyframes take too many bytes"
         assert writer.state_at(len(records) - 1) == writer.state_now()
 
 
 def test_state_at_agrees_with_and_without_keyframes(tmp_path: Path, header: Header) -> None:
-    records = submits(header, 2 * KEYFRAME_INTERVAL + 5)
+    records = submit_records(header, 2 * KEYFRAME_INTERVAL + 5)
     writer = TraceWriter(header, tmp_path / "a.kvtrace")
     states = []
     for record in records:
@@ -115,14 +115,14 @@ def test_captures_keep_dtype_and_shape(header: Header, records: list[StepRecord]
             has_capture=True,
         )
         writer.append(first, Capture(index=0, dtype="float16", layers=[layer]))
-        back = writer.capture(0)
-    assert back is not None
-    assert back.layers[0].q.dtype == np.float32 and (back.layers[0].q == layer.q).all()
-    assert back.layers[0].v.shape == (0, 2, 4)
-    assert back.layers[0].rows[0].weights.dtype == np.float16
+        capture = writer.capture(0)
+    assert capture is not None
+    assert capture.layers[0].q.dtype == np.float32 and (capture.layers[0].q == layer.q).all()
+    assert capture.layers[0].v.shape == (0, 2, 4)
+    assert capture.layers[0].rows[0].weights.dtype == np.float16
 
 
-def test_a_record_that_does_not_follow_is_not_written(header: Header, records: list[StepRecord]) -> None:
+def test_a_record_out_of_order_is_not_written(header: Header, records: list[StepRecord]) -> None:
     with TraceWriter(header) as writer:
         before = writer.num_bytes
         with pytest.raises(TraceStateError):
@@ -142,7 +142,7 @@ def test_a_refused_record_leaves_the_state_unchanged(header: Header, records: li
         writer.append(records[1])
 
 
-def test_on_a_full_disk_the_log_ends_with_the_last_whole_record(
+def test_a_log_on_a_full_disk_ends_with_the_last_complete_record(
     tmp_path: Path, header: Header, records: list[StepRecord], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten bytes of the second record fit on the disk."""
@@ -170,10 +170,10 @@ def test_on_a_full_disk_the_log_ends_with_the_last_whole_record(
 
 
 @pytest.mark.parametrize("cut", [1, 5, 9, 30])
-def test_a_cut_off_file_keeps_what_came_before(
+def test_a_truncated_file_keeps_its_complete_records(
     tmp_path: Path, header: Header, records: list[StepRecord], cut: int
 ) -> None:
-    path = written(tmp_path / "a.kvtrace", header, records)
+    path = write_log(tmp_path / "a.kvtrace", header, records)
     data = path.read_bytes()
     last = len(data) - len(codec.frame("record", codec.encode(records[-1])))
     path.write_bytes(data[: last + cut])
@@ -184,7 +184,7 @@ def test_a_cut_off_file_keeps_what_came_before(
 
 
 def test_a_flipped_byte_is_found_at_its_frame(tmp_path: Path, header: Header, records: list[StepRecord]) -> None:
-    path = written(tmp_path / "a.kvtrace", header, records)
+    path = write_log(tmp_path / "a.kvtrace", header, records)
     data = bytearray(path.read_bytes())
     sizes = [len(codec.frame("record", codec.encode(r))) for r in records]
     second = len(data) - sizes[2] - sizes[1]
@@ -198,7 +198,7 @@ def test_a_flipped_byte_is_found_at_its_frame(tmp_path: Path, header: Header, re
 @pytest.mark.parametrize(
     "content", [b"", b"PK\x03\x04", b"KVTRACE\x02", b"KVTRACE\x01", b"KVTRACE\x01\x09" + b"\0" * 8]
 )
-def test_files_that_are_no_traces_are_refused(tmp_path: Path, content: bytes) -> None:
+def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.kvtrace"
     path.write_bytes(content)
     with pytest.raises(TraceFormatError) as error:
@@ -207,9 +207,9 @@ def test_files_that_are_no_traces_are_refused(tmp_path: Path, content: bytes) ->
 
 
 def test_a_false_length_allocates_nothing(tmp_path: Path, header: Header) -> None:
-    path = written(tmp_path / "a.kvtrace", header, [])
+    path = write_log(tmp_path / "a.kvtrace", header, [])
     with path.open("ab") as file:
-        file.write(b"\x02\xff\xff\xff\x0f" + b"\0" * 4)  # a record that claims 268,435,455 bytes
+        file.write(b"\x02\xff\xff\xff\x0f" + b"\0" * 4)  # a record with length 268,435,455
     with TraceReader(path) as reader:
         assert len(reader) == 0 and reader.damage is not None
 
@@ -224,27 +224,27 @@ def test_arrays_with_false_shapes_are_refused(header: Header) -> None:
             codec.decode(array(data), LayerCapture)
 
 
-def test_a_record_counts_once_its_whole_frame_is_known() -> None:
+def test_a_frame_counts_after_all_of_its_columns_are_appended() -> None:
     found = frames.RecordFrames()
 
-    class Watched(array):  # type: ignore[type-arg]
+    class CheckedColumn(array):  # type: ignore[type-arg]
         def append(self, value: int) -> None:
             assert len(list(found)) == len(found)
             super().append(value)
             assert len(list(found)) == len(found)
 
     for name, kind in (("_offsets", "Q"), ("_lengths", "I"), ("_checksums", "I")):
-        setattr(found, name, Watched(kind))
+        setattr(found, name, CheckedColumn(kind))
     for index in range(3):
         found.append(codec.Frame("record", index, 1, 0))
     assert len(list(found)) == 3
 
 
-def test_readers_may_read_while_a_writer_appends(header: Header, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads switch as often as they can, and a keyframe follows each record."""
+def test_records_can_be_read_during_appends(header: Header, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads switch every microsecond, and a keyframe follows each record."""
     monkeypatch.setattr(TraceWriter, "_is_keyframe_due", lambda self, index: True)
     interval = sys.getswitchinterval()
-    records = submits(header, 300)
+    records = submit_records(header, 300)
     failures: list[BaseException] = []
     with TraceWriter(header) as writer:
 
@@ -272,47 +272,49 @@ def test_readers_may_read_while_a_writer_appends(header: Header, monkeypatch: py
 
 
 def test_subscribers_are_notified_after_a_record_is_readable(header: Header) -> None:
-    seen: list[tuple[int, int]] = []
+    notified: list[tuple[int, int]] = []
     with TraceWriter(header) as writer:
-        unsubscribe = writer.subscribe(lambda record: seen.append((record.index, writer.record(record.index).index)))
-        for record in submits(header, 3):
+        unsubscribe = writer.subscribe(
+            lambda record: notified.append((record.index, writer.record(record.index).index))
+        )
+        for record in submit_records(header, 3):
             writer.append(record)
         unsubscribe()
-        for record in submits(header, 4)[3:]:
+        for record in submit_records(header, 4)[3:]:
             writer.append(record)
-    assert seen == [(0, 0), (1, 1), (2, 2)]
+    assert notified == [(0, 0), (1, 1), (2, 2)]
 
 
-def test_a_long_file_is_walked_once_and_again_when_it_has_changed(
+def test_a_long_file_is_scanned_once_until_it_changes(
     tmp_path: Path, header: Header, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frames, "MIN_CACHED_RECORDS", 5)
-    walks: list[Path | None] = []
+    scans: list[Path | None] = []
     walk = TraceReader._index_frames
 
-    def counted(self: TraceReader, fd: int, size: int, verify: bool, offset: int) -> None:
-        walks.append(self.path)
+    def count_scan(self: TraceReader, fd: int, size: int, verify: bool, offset: int) -> None:
+        scans.append(self.path)
         walk(self, fd, size, verify, offset)
 
-    monkeypatch.setattr(TraceReader, "_index_frames", counted)
-    path = written(tmp_path / "a.kvtrace", header, submits(header, 8))
+    monkeypatch.setattr(TraceReader, "_index_frames", count_scan)
+    path = write_log(tmp_path / "a.kvtrace", header, submit_records(header, 8))
     for _ in range(3):
         with TraceReader(path, verify=False) as log:
             assert len(log) == 8 and log.record(7).index == 7 and not log.damage
-    assert len(walks) == 1
+    assert len(scans) == 1
     with TraceReader(path) as log:
         assert len(log) == 8
-    assert len(walks) == 2
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-3])
+    assert len(scans) == 2
+    data = path.read_bytes()
+    path.write_bytes(data[:-3])
     with TraceReader(path, verify=False) as log:
         assert len(log) == 7 and log.damage
-    assert len(walks) == 3
+    assert len(scans) == 3
 
 
-def test_captures_of_any_size_are_read_back(header: Header, records: list[StepRecord]) -> None:
-    """Small, large, of more arrays than are written at once, and small again."""
-    sizes = [10, 1 << 22, 1 << 15, 20]  # numbers of four bytes
+def test_captures_of_all_sizes_are_read_back(header: Header, records: list[StepRecord]) -> None:
+    """The third has more arrays than are written at once."""
+    sizes = [10, 1 << 22, 1 << 15, 20]  # counts of float32 numbers
     with TraceWriter(header) as writer:
         for index, size in enumerate(sizes):
             record = msgspec.structs.replace(records[0], index=index, ops=[], has_capture=True)
@@ -321,23 +323,25 @@ def test_captures_of_any_size_are_read_back(header: Header, records: list[StepRe
             layers = [layer] * (MAX_PIECES if index == 2 else 1)
             writer.append(record, Capture(index=index, dtype="float32", layers=layers))
         for index, size in enumerate(sizes):
-            back = writer.capture(index)
-            assert back is not None and back.layers[-1].q.shape == (1, 1, size) and (back.layers[-1].q == index).all()
+            found = writer.capture(index)
+            assert (
+                found is not None and found.layers[-1].q.shape == (1, 1, size) and (found.layers[-1].q == index).all()
+            )
 
 
-def test_appended_records_are_read(tmp_path: Path) -> None:
+def test_a_reader_reads_appended_records(tmp_path: Path) -> None:
     """A partial record is ignored until it is complete."""
     for source in sorted((Path(__file__).parents[2] / "golden").glob("*.kvtrace")):
-        bytes_of = source.read_bytes()
+        data = source.read_bytes()
         with TraceReader(source) as log:
-            frames_of = [log.record_frame(index) for index in range(len(log))]
-        cut = frames_of[len(frames_of) // 2].offset + 3
+            record_frames = [log.record_frame(index) for index in range(len(log))]
+        cut = record_frames[len(record_frames) // 2].offset + 3
         path = tmp_path / source.name
-        path.write_bytes(bytes_of[:cut])
+        path.write_bytes(data[:cut])
         with TraceReader(path, verify=False) as growing, TraceReader(source) as expected:
-            assert len(growing) == len(frames_of) // 2 and growing.read_on() == len(growing)
+            assert len(growing) == len(record_frames) // 2 and growing.read_on() == len(growing)
             with path.open("ab") as file:
-                file.write(bytes_of[cut:])
+                file.write(data[cut:])
             assert growing.read_on() == len(expected) and growing.damage is None
             assert growing.num_captures == expected.num_captures
             last = len(expected) - 1

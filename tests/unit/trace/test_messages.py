@@ -1,4 +1,4 @@
-"""Operations in words: every type and every reason has an entry in every language, with its numbers."""
+"""Every type of operation and every reason has a text in every language."""
 
 import json
 import re
@@ -45,7 +45,9 @@ def _values_of(kind: inspect.Type) -> Iterator[Any]:
             yield from kind.values
         case inspect.UnionType():
             yield from _values_of(kind.types[0])
-            if isinstance(kind.types[0], inspect.LiteralType):  # other fields are there where a text names them
+            if isinstance(
+                kind.types[0], inspect.LiteralType
+            ):  # other optional fields are given where a text names them
                 yield None
         case inspect.BoolType():
             yield from (False, True)
@@ -77,7 +79,7 @@ def test_every_operation_and_facet_has_an_entry(language: str) -> None:
         }, kind
 
 
-def test_a_value_that_a_field_gets_is_missed_by_that_test() -> None:
+def test_a_new_value_of_a_field_has_no_entry() -> None:
     class Finish(Struct, frozen=True, kw_only=True, tag="finish", tag_field="type"):
         reason: Literal["stop", "length", "abort", "dropped", "brand_new"]
 
@@ -130,7 +132,7 @@ def _empty(info: inspect.StructType, known: set[str]) -> dict[str, Any]:
     return found
 
 
-def test_the_languages_have_the_same_texts_with_the_same_values() -> None:
+def test_all_languages_have_the_same_texts_and_placeholders() -> None:
     english = texts("en")
     for language in languages():
         other = texts(language)
@@ -145,37 +147,37 @@ def lookup(**fields: Any) -> Lookup:
     return Lookup(**(plain | fields))
 
 
-def test_a_lookup_reports_hits_and_the_reason_of_their_end() -> None:
+def test_a_lookup_text_has_the_hits_and_the_reason_of_a_miss() -> None:
     op = lookup(verdict="hit", num_hit_tokens=4, block_ids=[3], reason="differs", closest_seq_id=0, num_shared_tokens=6)
     assert Voice().render(op, context_of(op)) == (
         "seq 1: the prefix cache has 4 of 9 tokens, 1 block (3). Closest is seq 0: equal up to position 6, where a "
         "token differs."
     )
-    gone = lookup(reason="evicted", lost_block_id=5, evicted_in=6, evicted_for=2)
-    named = Voice("zh", name=lambda seq_id: f"甲（{seq_id}）").render(gone, context_of(gone))
+    evicted = lookup(reason="evicted", lost_block_id=5, evicted_in=6, evicted_for=2)
+    named = Voice("zh", name=lambda seq_id: f"甲（{seq_id}）").render(evicted, context_of(evicted))
     assert "甲（" in named and "） " not in named
-    sentence = Voice("zh", name=lambda seq_id: f"甲{seq_id}", first_record=0).render(gone, context_of(gone))
+    sentence = Voice("zh", name=lambda seq_id: f"甲{seq_id}", first_record=0).render(evicted, context_of(evicted))
     assert sentence == (
         "甲1：前缀缓存未命中，最后一个词元之前的 2 个满块，一个也没有命中。"  # ⌊8 / 4⌋ = 2
         "下一个块原来缓存在块 5，在记录 6 被甲2 取走。"
     )
 
 
-def test_a_full_last_block_that_is_not_looked_up_gets_its_reason() -> None:
-    """16 tokens fill 4 blocks of 4, of which 3 can hit: the last token is always computed."""
+def test_a_lookup_text_explains_a_full_last_block() -> None:
+    """16 tokens fill 4 blocks of 4, and 3 can hit, as the last token is always computed."""
     miss, hit = lookup(num_tokens=16), lookup(verdict="hit", num_tokens=16, num_hit_tokens=12, block_ids=[0, 1, 2])
-    why = "The last token must always be computed, so its own block, though full, is not looked up."
+    explanation = "The last token must always be computed, so its own block, though full, is not looked up."
     assert Voice().render(miss, context_of(miss)) == (
-        f"seq 1: prefix cache miss, none of the 3 full blocks before its last token hits. {why}"
+        f"seq 1: prefix cache miss, none of the 3 full blocks before its last token hits. {explanation}"
     )
-    assert Voice().render(hit, context_of(hit)).endswith(why)
+    assert Voice().render(hit, context_of(hit)).endswith(explanation)
     for other in (lookup(num_tokens=15), lookup(verdict="hit", num_tokens=16, num_hit_tokens=8, block_ids=[0, 1])):
-        assert why not in Voice().render(other, context_of(other)), "something else ended it"
+        assert explanation not in Voice().render(other, context_of(other)), "the hits end for another reason"
 
 
-def test_a_preemption_names_its_beneficiary_reason_and_cost() -> None:
+def test_a_preemption_text_names_beneficiary_reason_and_cost() -> None:
     plain: dict[str, Any] = {"seq_id": 1, "queue_position": 0, "for_seq_id": 0, "num_computed_tokens": 8}
-    lost = Preempt(**plain, mode="recompute")  # an older log: it does not say num_recompute_tokens
+    lost = Preempt(**plain, mode="recompute")  # without `num_recompute_tokens`, as in older logs
     assert Voice().render(lost, None, "short") == (
         "seq 1 was preempted for seq 0. It was the last one admitted. 8 computed tokens are lost and will be computed "
         "again."
@@ -187,8 +189,8 @@ def test_a_preemption_names_its_beneficiary_reason_and_cost() -> None:
     itself = Preempt(**(plain | {"for_seq_id": 1}), mode="recompute")
     sentence = Voice().render(itself, None, "plain")
     assert sentence.startswith("seq 1 needed a block and none was free: it had to give its own back.")
-    kept = Preempt(**plain, mode="recompute", num_kept_tokens=4, num_recompute_tokens=4, swap_refused=True)
-    assert Voice().render(kept) == (
+    partly_cached = Preempt(**plain, mode="recompute", num_kept_tokens=4, num_recompute_tokens=4, swap_refused=True)
+    assert Voice().render(partly_cached) == (
         "seq 1 preempted: no block was free for seq 0. Chosen as the last one admitted. 8 computed tokens given up: "
         "4 could still be found, 4 must be computed again. A swap was wanted, but CPU memory had no room."
     )
@@ -196,7 +198,7 @@ def test_a_preemption_names_its_beneficiary_reason_and_cost() -> None:
     assert Voice().render(swapped).endswith("2 blocks (1.13\u2009KiB) moved to CPU memory, nothing is computed again.")
 
 
-def test_an_allocation_says_what_the_block_is_for() -> None:
+def test_an_allocation_text_gives_the_reason() -> None:
     appended = Allocate(seq_id=0, block_id=5, logical=2, reason="append")
     assert Voice().render(appended, context_of(appended)) == (
         "seq 0 gets 1 block (5). Its last block was full: the token at position 8 begins a new one."  # 2 · 4
@@ -207,7 +209,7 @@ def test_an_allocation_says_what_the_block_is_for() -> None:
     assert sentence.endswith("It is about to write to block 4, which others hold too.")
 
 
-def test_an_eviction_names_the_taker_or_a_broken_promise() -> None:
+def test_an_eviction_text_names_the_new_owner_or_an_unwritten_block() -> None:
     op = Evict(block_id=5, block_hash=b"h", seq_id=3, lifetime_steps=1, idle_steps=1, num_hits=2)
     taken = Voice().render(op, context_of(op, Allocate(seq_id=3, block_id=5, logical=0)))
     assert taken == (
@@ -216,7 +218,7 @@ def test_an_eviction_names_the_taker_or_a_broken_promise() -> None:
     assert "what it promised was never written" in Voice().render(op, context_of(op))
 
 
-def test_unusual_fields_of_a_request_are_mentioned() -> None:
+def test_a_submission_text_has_fields_that_are_not_defaults() -> None:
     plain: dict[str, Any] = {
         "seq_id": 0, "queue_position": 2, "request_id": "r", "prompt_token_ids": [1], "prompt_token_bytes": [b"a"],
         "max_tokens": 1,
@@ -230,7 +232,7 @@ def test_unusual_fields_of_a_request_are_mentioned() -> None:
     )
 
 
-def test_fixed_tokens_are_named_by_their_text() -> None:
+def test_forced_tokens_are_named_by_their_text() -> None:
     fields = {"type": "sample", "seq_id": 0, "token_id": 9, "sampled_token_id": 2}
     op = msgspec.convert(fields, Op)  # type: ignore[arg-type]
     assert Voice().render(op, None, "short") == (
@@ -246,7 +248,7 @@ def test_missing_values_are_shown_as_a_dash() -> None:
     assert Voice().render(op, context_of(op)).endswith("It is about to write to block –, which others hold too.")
 
 
-def test_blocks_and_bytes() -> None:
+def test_ranges_and_bytes_are_formatted() -> None:
     assert ranges_text([3, 4, 5, 7, 8, 12]) == "3–5, 7, 8, 12"
     assert ranges_text([1, 3, 5, 7, 9, 11, 13]) == "1, 3, 5, 7, 9, …"
     assert [bytes_text(count) for count in (0, 1023, 1024, 36864, 1152, 72 << 30)] == [

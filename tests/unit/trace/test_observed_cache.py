@@ -1,4 +1,4 @@
-"""Reports of a monitored server in a long log: dropped contents are counted, damage is found."""
+"""In a long log of a monitored server, contents beyond the limit are counted, and damage is found."""
 
 from pathlib import Path
 
@@ -15,8 +15,8 @@ from engine.trace.log_index.make import make
 from tests.unit.monitor.publisher import message, removed, stored
 
 
-def test_contents_beyond_those_that_are_kept_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A query for a prompt must not conclude that they were never reported."""
+def test_contents_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A query for a prompt must not treat them as never reported."""
     monkeypatch.setattr(content_rows, "MAX_CONTENTS", 2)
     header = header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1"])
     observed = ObservedLog(header, tmp_path / "seen.kvtrace")
@@ -29,7 +29,7 @@ def test_contents_beyond_those_that_are_kept_are_counted(monkeypatch: pytest.Mon
     observed_cache = log_index.observed_cache
     found = observed_cache.chains(0, [1, 2, 3, 4, 5, 6], 3)
     assert [(one.end, one.groups) for chain in found.chains for one in chain.links] == [(2, [0]), (4, [0])]
-    assert (observed_cache.chains(0, [1, 2], 1).unkept, found.unkept) == (1, 2)  # c, and then d too
+    assert (observed_cache.chains(0, [1, 2], 1).unkept, found.unkept) == (1, 2)  # c, and later c and d
     assert [observed_cache.chains(0, [1, 2], index).chains[0].links[0].groups for index in (1, 2, 3)] == [[0], [], [0]]
     report = observed_cache.report(observed.log, 0, 3)
     assert (report.stored, report.restored, report.families[0].count) == (5, 1, 4)

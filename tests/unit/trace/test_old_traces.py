@@ -1,4 +1,4 @@
-"""Traces written before an operation or record had some of its fields still read, with the fields' defaults."""
+"""Traces written before some fields existed are read with the fields' defaults."""
 
 from typing import Any
 
@@ -24,14 +24,14 @@ FIRST_FIELDS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("fields", FIRST_FIELDS, ids=lambda f: f["type"])
-def test_operations(fields: dict[str, Any]) -> None:
+def test_operations_without_later_fields_are_read(fields: dict[str, Any]) -> None:
     op = msgspec.msgpack.decode(msgspec.msgpack.encode(fields), type=Op)
     assert {
         name: value for name, value in msgspec.to_builtins(op, builtin_types=(bytes,)).items() if name in fields
     } == fields
 
 
-def test_records_and_states(header: Header) -> None:
+def test_records_and_states_without_later_fields_are_read(header: Header) -> None:
     counts = {"num_blocks": 4, "block_size": 2, "blocks_held": 1, "blocks_cached": 1}
     memory = Memory.counted(**counts, tokens_held=1, tokens_logical=1, kv_bytes_per_token=1)
     plain = msgspec.to_builtins(StepRecord(index=0, kind="step", step=1, timing=Timing(at=0), memory=memory))
@@ -46,7 +46,7 @@ def test_records_and_states(header: Header) -> None:
     assert codec.decode(msgspec.msgpack.encode(state), State) == initial_state(header)
 
 
-def test_objections_without_rules() -> None:
+def test_objections_without_rules_are_read() -> None:
     memory = Memory.counted(
         num_blocks=1,
         block_size=2,

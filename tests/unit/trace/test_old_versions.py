@@ -1,7 +1,7 @@
-"""Traces of earlier versions: this program reads all that 0.1 and 0.2 wrote, and names what it cannot do.
+"""Traces of versions 0.1 and 0.2 are read, and their reruns are refused with a reason.
 
-The files are recordings as those versions made them; they are never regenerated. `samples-0.1.0` is from before block
-groups, `prefix-0.1.0` has one.
+The files were recorded by those versions and are never regenerated. `samples-0.1.0` has no block groups, and
+`prefix-0.1.0` has one.
 """
 
 from pathlib import Path
@@ -23,14 +23,14 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 class Old(NamedTuple):
-    """Content of a file, as its own version read it."""
+    """Content of a file, as read by its own version."""
 
     file: str
     generator: str
     num_records: int
     tokens: list[int]  # of the sequences, prompt and output
-    text: str  # that the first sequence generated
-    totals: tuple[int, int, int]  # tokens found in the prefix cache, of how many queried; tokens sampled
+    text: str  # beginning of the output of the first sequence
+    totals: tuple[int, int, int]  # hit tokens, looked up tokens, output tokens
 
 
 OLD = [
@@ -60,13 +60,13 @@ def test_old_traces_are_read_in_full(old: Old, log: TraceReader) -> None:
     assert "".join(output.text for output in outputs).startswith(old.text)
 
 
-def test_old_traces_are_sound_and_have_the_writers_figures(old: Old, log: TraceReader) -> None:
+def test_old_traces_are_valid_and_have_the_recorded_figures(old: Old, log: TraceReader) -> None:
     assert list(check(GOLDEN / f"{old.file}.kvtrace")) == []
     for index in range(len(log)):
         assert memory_figures(log.state_at(index)) == log.record(index).memory, f"record {index}"
 
 
-def test_arrays_of_old_versions_are_readable(log: TraceReader) -> None:
+def test_captures_of_old_versions_are_readable(log: TraceReader) -> None:
     captured = [index for index in range(len(log)) if log.record(index).has_capture]
     assert captured
     for index in captured:
@@ -83,13 +83,13 @@ def test_old_traces_are_explained_and_exported(old: Old, log: TraceReader) -> No
 
 
 def test_reruns_of_another_version_are_refused(old: Old, log: TraceReader) -> None:
-    here = msgspec.structs.replace(log.header, generator="kvtheater 9.9.9")
+    header = msgspec.structs.replace(log.header, generator="kvtheater 9.9.9")
     with pytest.raises(RerunError, match=f"recorded by {old.generator}, whose results kvtheater 9.9.9 may not"):
-        check_origin(log.header, here, same_settings=True)
+        check_origin(log.header, header, same_settings=True)
     check_origin(log.header, log.header, same_settings=True)
 
 
-def test_an_operation_of_a_later_version_is_named(tmp_path: Path) -> None:
+def test_an_unknown_operation_is_named(tmp_path: Path) -> None:
     path = tmp_path / "later.kvtrace"
     with TraceReader(GOLDEN / "samples-0.2.0.kvtrace") as log:
         frames = [codec.MAGIC, codec.frame("header", log.header_bytes)]

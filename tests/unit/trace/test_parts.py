@@ -1,4 +1,4 @@
-"""Requests on several instances: a request in two parts is one, and pauses belong to no figure."""
+"""The two parts of a request on several instances count as one, and pauses count in no figure."""
 
 from pathlib import Path
 
@@ -28,36 +28,36 @@ def figures(records: list[StepRecord]) -> tuple[RunFigures, list[SequenceFigures
 def test_both_parts_count_as_one_request() -> None:
     run, [request] = figures([*PREFILL, *DECODE])
     assert (run.totals.requests, run.totals.unfinished) == (1, 0)
-    assert run.totals.output_tokens == 2, "the token of who computed the prompt counts nowhere"
+    assert run.totals.output_tokens == 2, "the token of the prefill instance is not counted"
     assert run.totals.seconds == pytest.approx(1.5 + 0.1 + 0.7 + 0.2 + 0.4), "steps and the transfer"
     assert run.totals.received_bytes == request.received_bytes == MOVED
     assert (request.seq_id, request.parts, request.finish_reason) == (1, [0, 1], "length")
     assert [token.token_id for token in request.tokens] == [8, 9]
-    assert request.queue == 0, "nothing was computed until the step that computed its prompt began"
+    assert request.queue == 0, "no step began before that of its prompt"
     assert request.ttft == pytest.approx(1.5 + 0.1 + 0.7 + 0.2) and request.tpot == pytest.approx(0.4)
-    assert request.num_cached_tokens == 0, "what was moved was computed, not found"
+    assert request.num_cached_tokens == 0, "received tokens are no hits"
 
 
-def test_losing_an_instance_before_tokens_continues() -> None:
+def test_a_request_without_tokens_survives_a_lost_instance() -> None:
     lost = record(1, 3.5, 0.0, [Lost(detail="killed")], "lost")
     again = [replace(one, timing=replace(one.timing, at=one.timing.at + 3)) for one in PREFILL]
     again[0] = replace(again[0], ops=[submit(2, "X/prefill", "kv_producer")])
     again[1] = replace(again[1], ops=[replace(op, seq_id=2) for op in again[1].ops])  # type: ignore[type-var]
     run, [request] = figures([*PREFILL, *DECODE[:2], lost, *again])
     assert (run.totals.requests, request.parts, request.tokens) == (1, [0, 1, 2], [])
-    assert (request.finish_reason, request.ttft) == ("length", None), "of its last part; nothing came of it yet"
+    assert (request.finish_reason, request.ttft) == ("length", None), "the reason of the last part"
 
 
-def test_losing_an_instance_after_tokens_ends_the_request() -> None:
+def test_a_request_with_tokens_is_aborted_by_a_lost_instance() -> None:
     lost = record(1, 4.6, 0.0, [Lost(detail="killed")], "lost")
     other = record(0, 6.0, 0.0, [submit(4, "X")], "submit")
     run, requests = figures([*PREFILL, *DECODE[:4], lost, other])
     assert [(one.parts, one.finish_reason) for one in requests] == [([0, 1], "abort"), ([4], None)]
-    assert (run.totals.requests, run.totals.unfinished) == (2, 1), "the second is another of the same name"
+    assert (run.totals.requests, run.totals.unfinished) == (2, 1), "the second request has the same name"
 
 
-def test_one_side_of_a_transfer_is_one_request() -> None:
-    """The producer's sequence is the request in the log of one side of a transfer."""
+def test_the_log_of_one_side_of_a_transfer_has_one_request() -> None:
+    """The producer's log has its sequence as the request."""
     reading = RunReading(HEADER)
     for one in numbered(PREFILL):
         reading.read(one, 100)
@@ -66,8 +66,8 @@ def test_one_side_of_a_transfer_is_one_request() -> None:
     assert reading.figures().totals.seconds == 1.5
 
 
-def test_bounded_accounts_drop_rows_requests() -> None:
-    """A server accounts for its runs for weeks."""
+def test_a_bounded_account_drops_ended_requests() -> None:
+    """The account of a server runs for weeks."""
     account = Account(EngineClock(is_shared=True), is_shared=True, drop_rows=True)
     for one in numbered([*PREFILL, *DECODE]):
         account.begin(one)
@@ -75,8 +75,8 @@ def test_bounded_accounts_drop_rows_requests() -> None:
             account.handlers.get(type(op), id)(op)
     [request] = account.completed
     assert request.reasons == ["length"] and not account.rows
-    kept = [value for value in vars(account.parts).values() if isinstance(value, dict | set)]
-    assert len(kept) >= 5 and not any(kept)
+    tables = [value for value in vars(account.parts).values() if isinstance(value, dict | set)]
+    assert len(tables) >= 5 and not any(tables)
 
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "instances.kvtrace"

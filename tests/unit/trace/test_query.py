@@ -1,4 +1,4 @@
-"""Queries over a log: expected rows by hand, and statements that are refused."""
+"""Queries over a log have the expected rows, and other statements are refused."""
 
 import json
 import shutil
@@ -30,40 +30,40 @@ ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELEC
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Simulate a service of 60 requests on few blocks: hits, evictions, waits."""
+def run_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Simulate a service of 60 requests on few blocks, with hits, evictions and waits."""
     path = tmp_path_factory.mktemp("query") / "run.kvtrace"
     arguments = ["simulate", str(TRACES / "mooncake-conversation.jsonl"), "--model", "llama-2-7b", "--gpu", "a100-80gb"]
-    more = ["--scale", "16", "--num-requests", "60", "--num-blocks", "300", "--record", str(path), "--json"]
-    assert main([*arguments, *more]) == 0
+    options = ["--scale", "16", "--num-requests", "60", "--num-blocks", "300", "--record", str(path), "--json"]
+    assert main([*arguments, *options]) == 0
     return path
 
 
 @pytest.fixture(scope="module")
-def database(served: Path) -> Iterator[LogDatabase]:
-    with TraceReader(served) as log, LogDatabase(log) as database:
+def database(run_log: Path) -> Iterator[LogDatabase]:
+    with TraceReader(run_log) as log, LogDatabase(log) as database:
         yield database
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
-def test_every_kept_question_has_an_answer_of_every_log(path: Path) -> None:
+def test_every_predefined_query_has_an_answer_for_every_log(path: Path) -> None:
     with TraceReader(path) as log, LogDatabase(log) as database:
         applicable = [one for one in questions().values() if one.observed is (log.header.observed is not None)]
         assert len(applicable) >= 5 and [one for one in applicable if not database.ask(one.sql).columns] == []
 
 
-def test_blocks_evicted_and_computed_again(served: Path, database: LogDatabase) -> None:
-    """The expected rows are, for each eviction, the next `cache` with that hash within a minute."""
-    gone: dict[bytes, list[tuple[float, int]]] = {}
+def test_blocks_computed_again_within_a_minute_are_those_of_the_log(run_log: Path, database: LogDatabase) -> None:
+    """The expected rows have the next `cache` of each evicted hash within a minute."""
+    evicted: dict[bytes, list[tuple[float, int]]] = {}
     found = set()
-    with TraceReader(served) as log:
+    with TraceReader(run_log) as log:
         for index in range(len(log)):
             record = log.record(index)
             for op in record.ops:
                 if isinstance(op, Evict):
-                    gone.setdefault(op.block_hash, []).append((record.timing.at, index))
+                    evicted.setdefault(op.block_hash, []).append((record.timing.at, index))
                 elif isinstance(op, Cache):
-                    for at, evicted_in in gone.pop(op.block_hash, []):
+                    for at, evicted_in in evicted.pop(op.block_hash, []):
                         if record.timing.at - at <= 60:
                             found.add((evicted_in, index, op.block_hash.hex()))
     answer = database.ask(questions()["evicted_again"].sql, 100_000)
@@ -71,9 +71,9 @@ def test_blocks_evicted_and_computed_again(served: Path, database: LogDatabase) 
     assert found and {tuple(row[i] for i in names) for row in answer.rows} == found
 
 
-def test_a_block_computed_twice_is_worth_pinning(served: Path, database: LogDatabase) -> None:
+def test_blocks_worth_pinning_are_those_computed_twice(run_log: Path, database: LogDatabase) -> None:
     times: dict[str, set[int]] = {}
-    with TraceReader(served) as log:
+    with TraceReader(run_log) as log:
         for index in range(len(log)):
             for op in log.record(index).ops:
                 if isinstance(op, Cache):
@@ -84,8 +84,8 @@ def test_a_block_computed_twice_is_worth_pinning(served: Path, database: LogData
 
 
 @pytest.mark.parametrize("name", ["swapping", "outside", "instances"])
-def test_content_that_is_copied_into_the_pool_is_not_computed_again(name: str, tmp_path: Path) -> None:
-    """Counted by hand, a prefix of whole blocks is computed in each record whose batch has its last position."""
+def test_content_copied_into_the_pool_is_not_counted_as_computed(name: str, tmp_path: Path) -> None:
+    """A prefix of full blocks is computed in each record whose batch has the prefix's last position."""
     path = tmp_path / "run.kvtrace"
     if name in CONFIGS:
         run(name, path).close()
@@ -122,11 +122,11 @@ def test_content_that_is_copied_into_the_pool_is_not_computed_again(name: str, t
     assert counting.figures().evicted_again == len(pairs)
 
 
-def test_a_prefix_worth_pinning_counts_all_of_its_blocks(served: Path, database: LogDatabase) -> None:
-    """The expected sum is each content's tokens times its recomputations, over all contents of the prefix."""
+def test_recomputed_tokens_of_a_prefix_are_summed_over_its_blocks(run_log: Path, database: LogDatabase) -> None:
+    """A prefix has the sum of its contents' tokens times recomputations."""
     parents: dict[str, str | None] = {}
     times: dict[str, set[int]] = {}
-    with TraceReader(served) as log:
+    with TraceReader(run_log) as log:
         size = int(log.header.engine["block_size"] or 0)
         for index in range(len(log)):
             for op in log.record(index).ops:
@@ -134,18 +134,18 @@ def test_a_prefix_worth_pinning_counts_all_of_its_blocks(served: Path, database:
                     parents[op.block_hash.hex()] = None if op.parent_hash is None else op.parent_hash.hex()
                     times.setdefault(op.block_hash.hex(), set()).add(index)
 
-    def again(name: str | None) -> int:
-        return 0 if name is None else (len(times[name]) - 1) * size + again(parents[name])
+    def recomputed(name: str | None) -> int:
+        return 0 if name is None else (len(times[name]) - 1) * size + recomputed(parents[name])
 
     ends = {name for name in times if len(times[name]) > 1}
     ends -= {parents[name] for name in ends}
     answer = database.ask(questions()["prefixes_worth_pinning"].sql, 100_000)
     found = {row[-1]: row[0] for row in answer.rows}
-    assert found and found == {name: again(name) for name in ends}
+    assert found and found == {name: recomputed(name) for name in ends}
     assert [row[0] for row in answer.rows] == sorted(found.values(), reverse=True)
 
 
-def test_sequences_preempted_twice(tmp_path: Path) -> None:
+def test_sequences_preempted_twice_are_those_of_the_log(tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
     run("preempting", path).close()
     counts: dict[int, int] = {}
@@ -158,8 +158,8 @@ def test_sequences_preempted_twice(tmp_path: Path) -> None:
     assert {row[1]: row[2] for row in answer.rows} == {i: count for i, count in counts.items() if count > 1}
 
 
-def test_requests_are_those_of_explain(served: Path, database: LogDatabase) -> None:
-    with TraceReader(served) as log:
+def test_the_table_of_requests_agrees_with_explain(run_log: Path, database: LogDatabase) -> None:
+    with TraceReader(run_log) as log:
         expected = {
             one.request_id: (one.figures.num_cached_tokens, one.figures.ttft, one.tpot)
             for one in overview(log).sequences
@@ -169,7 +169,7 @@ def test_requests_are_those_of_explain(served: Path, database: LogDatabase) -> N
 
 
 @pytest.mark.parametrize(
-    ("sql", "says"),
+    ("sql", "error"),
     [
         ("DELETE FROM steps", "read-only"),
         ("INSERT INTO steps (record) VALUES (1)", "read-only"),
@@ -189,8 +189,8 @@ def test_requests_are_those_of_explain(served: Path, database: LogDatabase) -> N
         ("SELECT " + "1," * 20_000 + "1", "at most"),
     ],
 )
-def test_a_question_only_reads(database: LogDatabase, sql: str, says: str) -> None:
-    with pytest.raises(QueryError, match=says):
+def test_a_query_only_reads(database: LogDatabase, sql: str, error: str) -> None:
+    with pytest.raises(QueryError, match=error):
         database.ask(sql)
     assert database.ask("SELECT count(*) FROM requests").rows == [(60,)]
 
@@ -206,59 +206,59 @@ def test_a_question_only_reads(database: LogDatabase, sql: str, says: str) -> No
         ("SELECT " + "1," * 20_000 + "1", "一条查询最多 20,000 个字符"),
     ],
 )
-def test_an_error_has_a_sentence_in_each_language(database: LogDatabase, sql: str, chinese: str) -> None:
+def test_a_query_error_has_a_text_in_each_language(database: LogDatabase, sql: str, chinese: str) -> None:
     with pytest.raises(QueryError) as caught:
         database.ask(sql)
     assert caught.value.translations == {"zh": chinese}
 
 
-def test_a_question_without_end_is_ended(database: LogDatabase) -> None:
+def test_an_endless_query_is_cancelled(database: LogDatabase) -> None:
     with pytest.raises(QueryError, match=r"longer than 0\.2 s"):
         database.ask(ENDLESS, seconds=0.2)
     assert database.ask("SELECT 1").rows == [(1,)]
 
 
-def test_at_most_so_many_rows(database: LogDatabase) -> None:
+def test_the_number_of_rows_is_limited(database: LogDatabase) -> None:
     answer = database.ask("SELECT record FROM steps", 3)
     assert len(answer.rows) == 3 and answer.is_cut
     assert not database.ask("SELECT record FROM steps LIMIT 3", 3).is_cut
 
 
-def test_the_command(served: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", "query", str(served), "--lang", "zh"]) == 0
+def test_the_command_answers_a_query(run_log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "query", str(run_log), "--lang", "zh"]) == 0
     assert "被抢占不止一次的请求" in capsys.readouterr().out
-    assert main(["trace", "query", str(served), "--sql", "SELECT count(*) AS n FROM requests", "--json"]) == 0
+    assert main(["trace", "query", str(run_log), "--sql", "SELECT count(*) AS n FROM requests", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"columns": ["n"], "rows": [[60]], "is_cut": False}
-    assert main(["trace", "query", str(served), "slowest_steps", "--limit", "2"]) == 0
+    assert main(["trace", "query", str(run_log), "slowest_steps", "--limit", "2"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 4
-    assert main(["trace", "query", str(served), "--sql", "DROP TABLE steps"]) == 2
+    assert main(["trace", "query", str(run_log), "--sql", "DROP TABLE steps"]) == 2
     assert "read-only" in capsys.readouterr().err
 
 
-def test_a_disk_that_is_full_is_a_sentence(
-    served: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_full_disk_is_reported(
+    run_log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The message is SQLite's, when the file of the tables cannot grow."""
+    """SQLite fails when the file of the tables cannot grow."""
     connect = sqlite3.connect
 
-    def small(*arguments: object, **more: object) -> sqlite3.Connection:
-        connection = connect(*arguments, **more)  # type: ignore[call-overload]
+    def small(*arguments: object, **options: object) -> sqlite3.Connection:
+        connection = connect(*arguments, **options)  # type: ignore[call-overload]
         connection.execute("PRAGMA max_page_count = 8")
         return connection  # type: ignore[no-any-return]
 
     monkeypatch.setattr("engine.trace.query.database.sqlite3.connect", small)
-    assert main(["trace", "query", str(served), "slowest_steps"]) == 2
+    assert main(["trace", "query", str(run_log), "slowest_steps"]) == 2
     assert "the tables cannot be written: database or disk is full" in capsys.readouterr().err
 
 
-def test_contents_removed_and_stored_again_are_counted() -> None:
+def test_contents_that_are_removed_and_stored_again_are_counted() -> None:
     """Reports of copies, moves and earlier contents are not counted."""
     observed = ObservedLog(header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1"]))
     first, second = stored([b"a", b"b"], [1, 2, 3, 4], 2), stored([b"b"], [3, 4], 2, b"a")
     moved = stored([b"m"], [], 0, medium="CPU")
     observed.receive(0, Break("attached", 0))
     expected = [
-        *((first,), (second,), (removed([b"b"]),)),  # a copy: b is still there
+        *((first,), (second,), (removed([b"b"]),)),  # b has another copy
         *((removed([b"b"]), moved), (second, removed([b"a"])), (stored([b"a"], [1, 2], 2),)),
     ]
     for number, events in enumerate(expected):
@@ -272,7 +272,7 @@ def test_contents_removed_and_stored_again_are_counted() -> None:
 
         assert [(one["removed_in"], one["again_in"], one["block_hash"]) for one in ask("stored_again")] in (
             [(4, 5, b"b".hex()), (5, 6, b"a".hex())],
-            [(5, 6, b"a".hex()), (4, 5, b"b".hex())],  # the sooner one first, by the clock
+            [(5, 6, b"a".hex()), (4, 5, b"b".hex())],  # the order depends on the clock
         )
         [prefix] = ask("prefixes_stored_again")
         assert (prefix["tokens_stored_again"], prefix["prefix_tokens"], prefix["last_block"]) == (4, 4, b"b".hex())
@@ -287,30 +287,30 @@ def test_contents_removed_and_stored_again_are_counted() -> None:
     observed.log.close()
 
 
-def test_kept_tables_answer_as_fresh_ones_until_they_are_damaged(
-    served: Path, database: LogDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_cached_tables_have_equal_answers_and_are_rebuilt_if_damaged(
+    run_log: Path, database: LogDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "x.tables"
-    with TraceReader(served) as log:
+    with TraceReader(run_log) as log:
         index = make(log, target)
         assert index.num_records == len(log) and not index.problem
-        kept = CachedTables(target, log)
+        cached = CachedTables(target, log)
         for question in questions().values():
             if not question.observed:
-                assert kept.ask(question.sql) == database.ask(question.sql)
+                assert cached.ask(question.sql) == database.ask(question.sql)
         for sql in ("DELETE FROM steps", "ATTACH '/tmp/mine.db' AS mine", "PRAGMA query_only = 0"):
             with pytest.raises(QueryError, match="read-only"):
-                kept.ask(sql)
+                cached.ask(sql)
         with pytest.raises(QueryError, match="longer than"):
-            kept.ask(ENDLESS, seconds=0.1)
-        assert make(log, target) == index  # they are there
+            cached.ask(ENDLESS, seconds=0.1)
+        assert make(log, target) == index  # reused
         data = target.with_suffix(".sqlite")
-        whole = data.read_bytes()
-        data.write_bytes(whole[: len(whole) // 2])
+        data_bytes = data.read_bytes()
+        data.write_bytes(data_bytes[: len(data_bytes) // 2])
         with pytest.raises(DerivedFileError, match="damaged"):
             CachedTables(target, log)
         with pytest.raises(DerivedFileError, match="damaged"):
-            kept.ask("SELECT * FROM events ORDER BY fields")
+            cached.ask("SELECT * FROM events ORDER BY fields")
         assert make(log, target).checksum == index.checksum  # rebuilt
         monkeypatch.setattr(module, "MAX_BYTES", 1 << 16)
         with pytest.raises(OSError, match="cannot be written, or exceed"):
@@ -320,16 +320,16 @@ def test_kept_tables_answer_as_fresh_ones_until_they_are_damaged(
         CachedTables(target, other)
 
 
-def test_the_command_keeps_the_tables_of_a_long_log(
-    served: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_command_caches_the_tables_of_a_long_log(
+    run_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setattr("app.cli.trace_query.MIN_CACHED_BYTES", 0)
-    ask = ["trace", "query", str(served), "--sql", "SELECT count(*) AS n FROM requests", "--json"]
+    arguments = ["trace", "query", str(run_log), "--sql", "SELECT count(*) AS n FROM requests", "--json"]
     for _ in range(2):
-        assert main(ask) == 0
+        assert main(arguments) == 0
         assert json.loads(capsys.readouterr().out)["rows"] == [[60]]
         [_] = tmp_path.glob("kvtheater/surveys/*.sqlite")
-        monkeypatch.setattr("app.cli.trace_query.make", None)  # the second time they are there
-    assert main(["trace", "query", str(served), "stored_again"]) == 2
+        monkeypatch.setattr("app.cli.trace_query.make", None)  # fails if called again
+    assert main(["trace", "query", str(run_log), "stored_again"]) == 2
     assert "is a query over a monitored server's log, which this log is not" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The reducer, on a run small enough to follow by hand."""
+"""The reducer on a small handwritten run."""
 
 from typing import get_args
 
@@ -17,11 +17,11 @@ def replay(header: Header, records: list[StepRecord]) -> list[State]:
     return [copy_state(apply(state, record)) for record in records]
 
 
-def test_every_operation_has_its_entry_in_the_reducers_table() -> None:
+def test_the_reducer_has_a_handler_for_each_operation() -> None:
     assert set(OPERATIONS) == set(get_args(Op))
 
 
-def test_prompt_waits_then_fills_two_blocks(header: Header, records: list[StepRecord]) -> None:
+def test_a_prompt_waits_and_then_fills_two_blocks(header: Header, records: list[StepRecord]) -> None:
     waiting, prefilled, _ = replay(header, records)
     assert waiting.waiting == [0] and waiting.free_queues[0] == [0, 1, 2, 3]
     assert prefilled.running == [0] and prefilled.free_queues[0] == [2, 3]
@@ -30,7 +30,7 @@ def test_prompt_waits_then_fills_two_blocks(header: Header, records: list[StepRe
     assert prefilled.blocks[0].block_hash == b"h0" and prefilled.blocks[1].block_hash is None
 
 
-def test_sampled_token_has_no_slot_until_the_next_step(header: Header, records: list[StepRecord]) -> None:
+def test_a_sampled_token_has_no_slot_until_the_next_step(header: Header, records: list[StepRecord]) -> None:
     _, prefilled, done = replay(header, records)
     assert prefilled.sequences[0].token_ids == [65, 66, 67, 68]
     assert prefilled.sequences[0].token_bytes[-1] == b"D"
@@ -38,7 +38,7 @@ def test_sampled_token_has_no_slot_until_the_next_step(header: Header, records: 
     assert done.sequences[0].token_ids == [65, 66, 67, 68, 69]
 
 
-def test_freed_blocks_queue_by_their_hash(header: Header, records: list[StepRecord]) -> None:
+def test_a_freed_block_with_a_hash_goes_to_the_back_of_the_queue(header: Header, records: list[StepRecord]) -> None:
     done = replay(header, records)[-1]
     assert done.free_queues[0] == [1, 2, 3, 0]
     assert done.blocks[0].token_ids == [65, 66], "a cached block keeps its content"
@@ -46,8 +46,8 @@ def test_freed_blocks_queue_by_their_hash(header: Header, records: list[StepReco
     assert done.sequences[0].status == "finished" and done.finished == [0]
 
 
-def test_memory_counts_slots_and_bytes(header: Header, records: list[StepRecord]) -> None:
-    """2 blocks held = 4 slots = 256 bytes reserved; 3 filled = 192 bytes used; 1 slot wasted."""
+def test_memory_figures_count_slots_and_bytes(header: Header, records: list[StepRecord]) -> None:
+    """2 held blocks have 4 slots of 256 bytes. 3 slots, 192 bytes, are filled, and 1 is wasted."""
     _, prefilled, done = replay(header, records)
     memory = memory_figures(prefilled)
     assert (memory.blocks_held, memory.blocks_cached, memory.blocks_free) == (2, 0, 2)
@@ -56,7 +56,7 @@ def test_memory_counts_slots_and_bytes(header: Header, records: list[StepRecord]
     assert (after.blocks_held, after.blocks_cached, after.blocks_free, after.bytes_cached) == (0, 1, 3, 128)
 
 
-def test_copy_is_independent(header: Header, records: list[StepRecord]) -> None:
+def test_a_copied_state_is_independent(header: Header, records: list[StepRecord]) -> None:
     state = apply(initial_state(header), records[0])
     copy = copy_state(state)
     before = copy_state(copy)
@@ -77,9 +77,9 @@ def record_with(index: int, *ops: object) -> StepRecord:
         Allocate(seq_id=9, block_id=0, logical=0),  # no such sequence
         Allocate(seq_id=0, block_id=0, logical=4),  # a hole in the table
         Share(seq_id=0, block_id=77, logical=0, revived=False),  # no such block
-        Write(seq_id=0, start=2, num_tokens=1),  # nothing computed yet
-        Free(seq_id=0, block_id=0, to="front"),  # holds nothing
-        Release(seq_id=0, block_id=0, logical=0, reason="window", to="front"),  # holds nothing
+        Write(seq_id=0, start=2, num_tokens=1),  # no token before it is computed
+        Free(seq_id=0, block_id=0, to="front"),  # block is not held
+        Release(seq_id=0, block_id=0, logical=0, reason="window", to="front"),  # block is not held
     ],
     ids=lambda op: repr(op)[:60],
 )
@@ -94,9 +94,9 @@ def test_an_operation_that_contradicts_the_state_is_refused(
 @pytest.mark.parametrize(
     "op",
     [
-        Release(seq_id=0, block_id=0, logical=0, reason="window", to=None),  # nobody else holds it
-        Release(seq_id=0, block_id=1, logical=0, reason="window", to="back"),  # another block stands there
-        Release(seq_id=0, block_id=1, logical=1, reason="window", to="front"),  # the table's last
+        Release(seq_id=0, block_id=0, logical=0, reason="window", to=None),  # no other sequence holds it
+        Release(seq_id=0, block_id=1, logical=0, reason="window", to="back"),  # entry 0 is another block
+        Release(seq_id=0, block_id=1, logical=1, reason="window", to="front"),  # last entry of the table
         Release(seq_id=0, block_id=0, logical=-2, reason="window", to="back"),
     ],
     ids=lambda op: repr(op)[:60],
@@ -107,15 +107,13 @@ def test_a_release_that_contradicts_the_table_is_refused(header: Header, records
         apply(state, record_with(2, op))
 
 
-def test_a_released_entry_keeps_its_place_until_the_block_behind_it_is_freed(
-    header: Header, records: list[StepRecord]
-) -> None:
-    """Two of the three computed tokens of table [0, 1] are in block 0: one is left. Freeing 1 removes the -1 too."""
+def test_a_released_entry_stays_until_the_next_block_is_freed(header: Header, records: list[StepRecord]) -> None:
+    """Two of three computed tokens of table [0, 1] are in block 0. Freeing block 1 also removes the released entry."""
     state = replay(header, records[:2])[-1]
     apply(state, record_with(2, Release(seq_id=0, block_id=0, logical=0, reason="window", to="back")))
     assert state.sequences[0].block_tables == [[RELEASED, 1]]
     assert state.free_queues[0] == [2, 3, 0] and state.blocks[0].token_ids == [65, 66], (
-        "it is cached: it keeps its content"
+        "a cached block keeps its content"
     )
     memory = memory_figures(state)
     assert (memory.blocks_held, memory.tokens_held, memory.tokens_logical) == (1, 1, 1)
@@ -128,17 +126,15 @@ def test_a_gap_in_the_log_is_refused(header: Header, records: list[StepRecord]) 
         apply(initial_state(header), records[2])
 
 
-def test_a_header_cannot_ask_for_more_cpu_blocks_than_a_log_may_have(header: Header) -> None:
-    """Each group of layers has its own CPU blocks; many groups of one block and a large store would be a thousand
-    gigabytes.
-    """
+def test_a_header_with_too_many_cpu_blocks_is_refused(header: Header) -> None:
+    """Each group of layers has its own CPU blocks, so that many small groups and a large store need terabytes."""
     groups = [BlockGroup(layers=[i], first_block=i, num_blocks=1, kv_bytes_per_token=1) for i in range(2)]
-    many = replace(header, block_groups=groups, engine={**header.engine, "swap_space": 1 << 18})
+    too_many = replace(header, block_groups=groups, engine={**header.engine, "swap_space": 1 << 18})
     with pytest.raises(TraceStateError, match=r"engine\.swap_space must be a whole number from 0 to 131072"):
-        initial_state(many)
+        initial_state(too_many)
 
 
-def test_groups_have_each_layer_once(header: Header) -> None:
+def test_repeated_layers_in_block_groups_are_refused(header: Header) -> None:
     twice = [BlockGroup(layers=[0], first_block=4 * i, num_blocks=4, kv_bytes_per_token=1) for i in range(2)]
     with pytest.raises(TraceStateError, match=r"block_groups have the layers \[0, 0\], not each of the model's 2 once"):
         initial_state(replace(header, block_groups=twice))
@@ -151,9 +147,8 @@ def test_a_model_without_layers_or_with_too_many_is_refused(header: Header, num_
 
 
 def test_a_batch_of_an_unsubmitted_sequence_is_refused(header: Header, records: list[StepRecord]) -> None:
-    """No operation names the sequence, only the batch."""
     entry = BatchEntry(seq_id=99, phase="decode", start=0, token_ids=[1], context_len=1, samples=True)
-    strange = replace(records[1], batch=[entry])
+    invalid = replace(records[1], batch=[entry])
     state = apply(initial_state(header), records[0])
     with pytest.raises(TraceStateError, match="its batch has a sequence 99"):
-        apply(state, strange)
+        apply(state, invalid)

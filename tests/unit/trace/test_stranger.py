@@ -1,4 +1,4 @@
-"""Program of another producer: the one in docs/reference/trace-format.md writes a file without a finding."""
+"""The example program in docs/reference/trace-format.md writes a valid trace."""
 
 import re
 import sys
@@ -29,7 +29,7 @@ def run(program: str) -> list[str]:
     return [str(finding) for finding in check("mine.kvtrace")]
 
 
-def test_the_example_writes_a_sound_trace(program: str) -> None:
+def test_the_example_program_writes_a_valid_trace(program: str) -> None:
     before = set(sys.modules)
     assert run(program) == []
     assert not {name for name in set(sys.modules) - before if name.startswith(("engine", "app"))}
@@ -58,7 +58,7 @@ def test_the_example_writes_a_sound_trace(program: str) -> None:
         ("zlib.crc32(payload)", "zlib.adler32(payload)", "fails its checksum"),
     ],
 )
-def test_mistakes_of_the_example_are_reported(program: str, right: str, wrong: str, expected: str) -> None:
+def test_mistakes_in_the_example_program_are_found(program: str, right: str, wrong: str, expected: str) -> None:
     assert program.count(right) == 1
     findings = run(program.replace(right, wrong))
     assert any(expected in finding for finding in findings), findings

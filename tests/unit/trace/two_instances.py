@@ -1,4 +1,4 @@
-"""Records of a request that one instance prefills and another decodes, in round numbers."""
+"""Records, with round numbers, of a request that one instance prefills and another decodes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Training of the hybrid sibling: documents in one row do not see each other's state."""
+"""In training of the hybrid model, documents in one row do not use each other's state."""
 
 import random
 from pathlib import Path
@@ -15,8 +15,8 @@ CONFIG = Path(__file__).parents[3] / "training" / "bundled.toml"
 VOCABULARY, END = 64, 0
 
 
-def test_documents_of_a_row_are_computed_as_each_by_itself() -> None:
-    """Documents that begin within a chunk of 64, at its border, and shorter than the convolution."""
+def test_documents_of_a_row_have_the_loss_of_separate_documents() -> None:
+    """Documents begin within a chunk of 64 and at its border, and some are shorter than the convolution."""
     torch.manual_seed(0)
     shape = load_config(CONFIG, "hybrid")["model"]
     model = build_model(shape, VOCABULARY, END).eval()
@@ -26,15 +26,15 @@ def test_documents_of_a_row_are_computed_as_each_by_itself() -> None:
     plain = Qwen3_5ForCausalLM(model.config).eval()
     plain.load_state_dict(model.state_dict())
     with torch.no_grad():
-        together = float(batch_loss(model, batch.ids, batch.targets, batch.positions, batch.mask))
-        alone = 0.0
+        packed = float(batch_loss(model, batch.ids, batch.targets, batch.positions, batch.mask))
+        separate = 0.0
         for document in documents:
             ids = torch.tensor([document])
             logits = plain(input_ids=ids, use_cache=False).logits[0, :-1]
-            alone += float(torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="sum"))
+            separate += float(torch.nn.functional.cross_entropy(logits, ids[0, 1:], reduction="sum"))
         separate_documents(plain)
-        flowing = float(
+        leaking = float(
             batch_loss(plain, batch.ids, batch.targets, torch.arange(160)[None], batch.mask)  # one long document
         )
-    assert abs(together - alone) < 1e-3
-    assert abs(flowing - alone) > 0.1  # a state that flows on shows
+    assert abs(packed - separate) < 1e-3
+    assert abs(leaking - separate) > 0.1  # the state of earlier documents changes the loss

@@ -1,4 +1,4 @@
-"""Packed rows give the batches that the documents themselves would."""
+"""Packed rows give the batches of their documents."""
 
 import random
 from itertools import islice
@@ -15,28 +15,27 @@ LENGTH, PAD = 64, 7
 
 
 @pytest.fixture
-def laid_out() -> list[list[Tokens]]:
-    """Rows of documents: cut ones, padded ones, and ids over 2**15."""
+def document_rows() -> list[list[Tokens]]:
+    """Return rows of documents, some truncated and some padded, with ids over 2**15."""
     draw = random.Random(3)
     stream = [[draw.randrange(65_000) for _ in range(draw.randrange(2, 60))] for _ in range(300)]
     return list(islice(rows(stream, LENGTH), 40))
 
 
-def test_a_batch_of_packed_rows_is_that_of_their_documents(laid_out: list[list[Tokens]], tmp_path: Path) -> None:
-    """Ids and targets everywhere; positions and masks of every token that counts: padding is read by nothing."""
-    assert any(sum(map(len, row)) < LENGTH for row in laid_out) and any(len(row) > 1 for row in laid_out)
-    write_packed(packed_rows(laid_out, LENGTH, PAD), tmp_path / "packed.safetensors")
-    packed = read_packed(tmp_path / "packed.safetensors")[LENGTH]
-    found, wanted = packed.batch(torch.arange(len(laid_out))), collate(laid_out, LENGTH, PAD)
-    assert torch.equal(found.ids, wanted.ids) and torch.equal(found.targets, wanted.targets)
-    assert torch.equal(found.positions, wanted.positions) and torch.equal(found.mask, wanted.mask)
-
-
-def test_each_pass_has_every_row_in_an_order_of_its_own_and_a_run_goes_on_where_it_was(
-    laid_out: list[list[Tokens]],
+def test_a_batch_of_packed_rows_is_that_of_collated_documents(
+    document_rows: list[list[Tokens]], tmp_path: Path
 ) -> None:
-    tensors = packed_rows(laid_out, LENGTH, PAD)
-    starts = torch.zeros((len(laid_out), LENGTH), dtype=torch.bool)
+    assert any(sum(map(len, row)) < LENGTH for row in document_rows) and any(len(row) > 1 for row in document_rows)
+    write_packed(packed_rows(document_rows, LENGTH, PAD), tmp_path / "packed.safetensors")
+    packed = read_packed(tmp_path / "packed.safetensors")[LENGTH]
+    found, expected = packed.batch(torch.arange(len(document_rows))), collate(document_rows, LENGTH, PAD)
+    assert torch.equal(found.ids, expected.ids) and torch.equal(found.targets, expected.targets)
+    assert torch.equal(found.positions, expected.positions) and torch.equal(found.mask, expected.mask)
+
+
+def test_each_pass_shuffles_the_rows_and_a_resumed_run_continues(document_rows: list[list[Tokens]]) -> None:
+    tensors = packed_rows(document_rows, LENGTH, PAD)
+    starts = torch.zeros((len(document_rows), LENGTH), dtype=torch.bool)
     from training.packed import PackedRows
 
     packed = PackedRows(tensors[f"{LENGTH}.ids"], starts, tensors[f"{LENGTH}.ends"])
@@ -54,7 +53,7 @@ def test_each_pass_has_every_row_in_an_order_of_its_own_and_a_run_goes_on_where_
 @pytest.mark.parametrize(
     ("ids", "expected"), [([1, 2, 3] * 3, True), ([9, 5, 5, 5], True), ([1, 2, 3, 1, 2, 3], False), ([5, 5], False)]
 )
-def test_a_loop_is_one_piece_three_times_at_the_end(ids: Tokens, expected: bool) -> None:
+def test_a_loop_is_a_sequence_three_times_at_the_end(ids: Tokens, expected: bool) -> None:
     assert loops(ids) is expected
 
 
@@ -69,7 +68,7 @@ def test_a_loop_is_one_piece_three_times_at_the_end(ids: Tokens, expected: bool)
         ({"bits a character, English": 1.9, "demonstration missing": 1}, False),
     ],
 )
-def test_better_is_better_in_one_and_worse_in_none(changes: dict[str, float], expected: bool) -> None:
+def test_a_better_model_improves_one_measure_and_worsens_none(changes: dict[str, float], expected: bool) -> None:
     old = {
         "bits a character, Chinese": 6.0, "bits a character, English": 2.0, "demonstration missing": 0,
         "poems not recited": 2, "English that loops": 0.2, "patterns without a clear head": 2,

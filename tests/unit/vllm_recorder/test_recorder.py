@@ -1,4 +1,4 @@
-"""Records of a recorder for calls as vLLM makes them, and for invalid ones."""
+"""The recorder logs the calls of vLLM, and ends the log at invalid calls."""
 
 import errno
 import logging
@@ -40,7 +40,7 @@ def log_at(path: Path) -> TraceWriter:
 
 
 def request(name: str, num_tokens: int) -> Any:
-    """Return a request with the fields of vLLM's that are read."""
+    """Return a request with the fields of vLLM's class that are read."""
     return SimpleNamespace(
         request_id=name,
         prompt_token_ids=list(range(num_tokens)),
@@ -56,8 +56,8 @@ def request(name: str, num_tokens: int) -> Any:
     )
 
 
-def served(recorder: Recorder, one: Any) -> None:
-    """Record a whole request: two blocks, a prefill, a token, the end."""
+def record_request(recorder: Recorder, one: Any) -> None:
+    """Record a request with two blocks, a prefill, a token and the end."""
     call = recorder.call
     call(recorder.arrived, one)
     call(recorder.scheduling)
@@ -78,10 +78,10 @@ def ops_of(log: TraceWriter) -> list[Op]:
     return [op for index in range(len(log)) for op in log.record(index).ops]
 
 
-def test_blocks_without_a_hash_go_back_together(tmp_path: Path) -> None:
-    """The last block of the table is the next to be allocated; freed one by one it would be the first."""
+def test_blocks_without_a_hash_are_freed_together(tmp_path: Path) -> None:
+    """The last block of the table is allocated next. If blocks were freed separately, it would be the first one."""
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
-    served(recorder, request("0-0123abcd", 6))
+    record_request(recorder, request("0-0123abcd", 6))
     assert recorder.ended is None
     ops = ops_of(recorder.log)
     assert [op.block_id for op in ops if isinstance(op, Free)] == [1, 0]
@@ -92,7 +92,7 @@ def test_blocks_without_a_hash_go_back_together(tmp_path: Path) -> None:
 
 
 def test_a_sequence_aborted_during_its_step_counts_as_computed(tmp_path: Path) -> None:
-    """vLLM processes aborts between a step's schedule and its output: one record, in which it samples nothing."""
+    """vLLM processes aborts between the schedule and the output of a step. Its one record has no sample for it."""
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
     one, two, call = request("a", 4), request("b", 4), recorder.call
     for each in (one, two):
@@ -118,16 +118,16 @@ def test_a_sequence_aborted_during_its_step_counts_as_computed(tmp_path: Path) -
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 
-def test_blocks_behind_the_window_leave_the_table(tmp_path: Path) -> None:
-    """Blocks 0 and 1 of three are freed together during the allocation for the next token: 1 is allocated again."""
+def test_blocks_outside_the_window_are_released(tmp_path: Path) -> None:
+    """The allocation for the next token frees blocks 0 and 1 of three together and reallocates 1."""
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
     one, call = request("a", 12), recorder.call
     call(recorder.arrived, one)
-    for took, gave, count in (([0, 1, 2], [], 12), ([1], [1, 0], 1)):
+    for taken, freed, count in (([0, 1, 2], [], 12), ([1], [1, 0], 1)):
         call(recorder.scheduling)
         call(recorder.allocating, one)
-        call(recorder.freed_blocks, gave)
-        call(recorder.allocated, took)
+        call(recorder.freed_blocks, freed)
+        call(recorder.allocated, taken)
         call(recorder.end_allocation, one, count, True)
         call(recorder.scheduled, {"a": count})
         call(recorder.computed)
@@ -141,29 +141,29 @@ def test_blocks_behind_the_window_leave_the_table(tmp_path: Path) -> None:
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 
-def test_a_full_disk_ends_the_log_and_nothing_else(
+def test_a_full_disk_ends_only_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
-    served(recorder, request("a", 6))
-    whole = len(recorder.log)
+    record_request(recorder, request("a", 6))
+    num_records = len(recorder.log)
 
     def full(*_: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(recorder.log, "_write", full)
     with caplog.at_level(logging.WARNING, "kvtheater"):
-        served(recorder, request("b", 6))
-        served(recorder, request("c", 6))
+        record_request(recorder, request("b", 6))
+        record_request(recorder, request("c", 6))
     assert recorder.ended and "No space left on device" in recorder.ended
-    assert len(caplog.records) == 1  # said once
-    assert len(recorder.log) == whole
+    assert len(caplog.records) == 1  # one warning
+    assert len(recorder.log) == num_records
     recorder.close()
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 
 def test_contradictions_end_the_log(tmp_path: Path) -> None:
-    """A block that is allocated twice, for example, shows a version of vLLM whose calls mean something else."""
+    """The calls of another version of vLLM may differ in meaning, for example if a block is allocated twice."""
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
     one, two = request("a", 4), request("b", 4)
     for each in (one, two):
@@ -183,14 +183,14 @@ def test_an_unexpected_call_ends_the_log(tmp_path: Path) -> None:
     assert recorder.ended and "surprise" in recorder.ended
 
 
-def test_a_request_has_the_name_that_the_user_gave() -> None:
+def test_a_request_keeps_the_users_id_if_it_is_unique() -> None:
     assert public_name("7-0123abcd", []) == "7"
     other: Any = SimpleNamespace(name="7")
     assert public_name("7-89abcdef", [other]) == "7-89abcdef"
     assert public_name("chat-7", []) == "chat-7"
 
 
-def test_emptying_the_cache_takes_every_hash(tmp_path: Path) -> None:
+def test_an_emptied_cache_evicts_every_hash(tmp_path: Path) -> None:
     from msgspec.structs import replace
 
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), replace(SETTINGS, enable_prefix_caching=True))
@@ -218,6 +218,6 @@ def test_emptying_the_cache_takes_every_hash(tmp_path: Path) -> None:
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 
-def test_without_vllm_it_is_said_at_once(tmp_path: Path) -> None:
+def test_a_missing_vllm_is_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(WatchError, match="vLLM is not installed in this environment"):
         watched(tmp_path / "run.kvtrace")

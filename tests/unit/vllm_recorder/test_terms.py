@@ -1,4 +1,4 @@
-"""Configurations that cannot be recorded are refused before anything runs, in a sentence with the cause."""
+"""Configurations of vLLM that cannot be recorded are refused with the cause before a run begins."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +10,7 @@ from engine.observe.vllm_recorder.terms import refuse_unsupported
 
 
 def configs(**changes: Any) -> tuple[Any, Any]:
-    """Return vLLM's configuration with the fields that are read, and that of its cache."""
+    """Return vLLM's configuration and that of its cache, with the fields that are read."""
     parallel = SimpleNamespace(pipeline_parallel_size=1, data_parallel_size=1, decode_context_parallel_size=1)
     vllm = SimpleNamespace(
         parallel_config=parallel,

@@ -1,4 +1,4 @@
-"""Recording of an installed vLLM, where `KVTHEATER_PEERS` has an environment with it."""
+"""Recording of vLLM, if it is installed in the environments of `KVTHEATER_PEERS`."""
 
 import json
 import os
@@ -10,12 +10,12 @@ import pytest
 
 from engine.trace.check import check
 
-PINNED = "0.32.0"  # each newer one is looked at before it stands here
+PINNED = "0.32.0"  # the newest version that was reviewed
 ROOT = Path(__file__).parents[3]
 
 
 def python_with_vllm() -> Path:
-    """Return the interpreter of an environment with vLLM; skip the test if there is none."""
+    """Return the interpreter of an environment with vLLM, or skip the test."""
     path = Path(os.environ.get("KVTHEATER_PEERS", "")) / "vllm" / "bin" / "python"
     if not os.environ.get("KVTHEATER_PEERS") or not path.exists():
         pytest.skip("vLLM is not installed (python -m tools.peer_environments FOLDER, then KVTHEATER_PEERS=FOLDER)")
@@ -32,8 +32,8 @@ ENGINE = {
 }
 
 
-def answer_of(folder: Path, program: list[str], engine: dict[str, Any], requests: list[dict[str, Any]]) -> Any:
-    """Return the last line of a program that serves these requests with vLLM. Its log is `run.kvtrace`."""
+def result_of(folder: Path, program: list[str], engine: dict[str, Any], requests: list[dict[str, Any]]) -> Any:
+    """Return the last output line of a program that serves these requests with vLLM and writes `run.kvtrace`."""
     job = {"engine": {**ENGINE, **engine}, "requests": requests, "trace": str(folder / "run.kvtrace")}
     (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
@@ -50,25 +50,25 @@ def answer_of(folder: Path, program: list[str], engine: dict[str, Any], requests
 
 
 @pytest.mark.slow
-def test_a_real_vllm_is_recorded(tmp_path: Path) -> None:
-    """Requests with a shared prefix run in a pool too small for all: the log is sound and complete."""
+def test_a_log_of_vllm_is_valid_and_complete(tmp_path: Path) -> None:
+    """Requests with a shared prefix run in a pool that is too small for all."""
     requests = [
         {"request_id": str(i), "prompt": [*range(100, 164), 200 + i], "max_tokens": 40, "ignore_eos": True}
         for i in range(6)
     ]
-    answer = answer_of(
+    result = result_of(
         tmp_path, ["-m", "engine.observe.vllm_recorder.offline"], {"num_gpu_blocks_override": 13}, requests
     )
-    assert answer["vllm"] == PINNED
-    assert answer["ended"] is None
-    assert {name: len(tokens) for name, tokens in answer["outputs"].items()} == {str(i): 40 for i in range(6)}
+    assert result["vllm"] == PINNED
+    assert result["ended"] is None
+    assert {name: len(tokens) for name, tokens in result["outputs"].items()} == {str(i): 40 for i in range(6)}
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 
 @pytest.mark.slow
-def test_vllms_events_match_its_pool(tmp_path: Path) -> None:
-    """Three prefixes alternate, and every other request of a wave ends equally: contents have copies, and are
-    evicted.
+def test_events_of_vllm_match_its_pool(tmp_path: Path) -> None:
+    """Three prefixes alternate, and every other request of a wave has the same ending, so that contents have copies
+    and are evicted.
     """
     requests = [
         {
@@ -81,6 +81,6 @@ def test_vllms_events_match_its_pool(tmp_path: Path) -> None:
         for i in range(48)
     ]
     engine = {"num_gpu_blocks_override": 22, "kv_events_config": {"enable_kv_cache_events": True, "publisher": "null"}}
-    answer = answer_of(tmp_path, [str(Path(__file__).with_name("told_and_cached.py"))], engine, requests)
-    assert answer["copies"] > 0 and answer["most"] > 15, answer
-    assert (answer["wrong"], answer["missed"]) == (0, 0), answer
+    result = result_of(tmp_path, [str(Path(__file__).with_name("events_and_pool.py"))], engine, requests)
+    assert result["copies"] > 0 and result["most"] > 15, result
+    assert (result["wrong"], result["missed"]) == (0, 0), result

@@ -1,6 +1,6 @@
-"""A watched vLLM's log against what its scheduler gave out, step by step.
+"""The log of a watched vLLM agrees with its scheduler's output in each step.
 
-`tests/load/watch_vllm.py` made both in `captured/`.
+`tests/load/watch_vllm.py` wrote both to `captured/`.
 """
 
 import gzip
@@ -33,17 +33,17 @@ def captured(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list
 Captured = tuple[Path, list[dict[str, Any]], dict[str, Any]]
 
 
-def test_the_log_is_sound(captured: Captured) -> None:
+def test_the_log_is_valid(captured: Captured) -> None:
     assert list(check(captured[0])) == []
 
 
-def plain(name: str) -> str:
+def without_suffix(name: str) -> str:
     """Return a request's name without the random suffix that vLLM appends."""
     return name.split("-")[0]
 
 
 def tables_before_ends(state: State, record: Any) -> dict[str, list[int]]:
-    """Return the tables during the step: a sequence that ends in its record frees them there, tail first."""
+    """Return the block tables during the step, with blocks freed by sequences that end in the record, tail first."""
     found = {one.request_id: list(one.block_tables[0]) for one in state.sequences.values()}
     ended = {op.seq_id for op in record.ops if isinstance(op, Finish)}
     for op in reversed(record.ops):
@@ -52,8 +52,8 @@ def tables_before_ends(state: State, record: Any) -> dict[str, list[int]]:
     return found
 
 
-def test_each_step_is_what_vllm_gave_out(captured: Captured) -> None:
-    """Each request's tokens and start, its physical blocks, preemptions and the number of free blocks agree."""
+def test_each_step_agrees_with_the_scheduler_output_of_vllm(captured: Captured) -> None:
+    """Tokens, starts and physical blocks of requests, preemptions and the number of free blocks agree."""
     path, steps, _ = captured
     with TraceReader(path) as log:
         state, number = initial_state(log.header), 0
@@ -65,30 +65,30 @@ def test_each_step_is_what_vllm_gave_out(captured: Captured) -> None:
             if record.kind != "step":
                 continue
             names = {one.seq_id: one.request_id for one in state.sequences.values()}
-            there = steps[number]
+            step = steps[number]
             scheduled = {names[entry.seq_id]: len(entry.token_ids) for entry in record.batch}
-            assert scheduled == {plain(name): count for name, count in there["scheduled"].items()}, number
+            assert scheduled == {without_suffix(name): count for name, count in step["scheduled"].items()}, number
             assert {names[entry.seq_id]: entry.start for entry in record.batch} == {
-                plain(name): start for name, start in there["computed"].items()
+                without_suffix(name): start for name, start in step["computed"].items()
             }, number
             tables = tables_before_ends(state, record)
-            for name, block_ids in there["blocks"].items():
-                assert [block_id + first for block_id in tables[plain(name)]] == block_ids, (number, name)
-            gone = [names[op.seq_id] for op in record.ops if isinstance(op, Preempt)]
-            assert sorted(gone) == sorted(map(plain, there["preempted"])), number
+            for name, block_ids in step["blocks"].items():
+                assert [block_id + first for block_id in tables[without_suffix(name)]] == block_ids, (number, name)
+            preempted = [names[op.seq_id] for op in record.ops if isinstance(op, Preempt)]
+            assert sorted(preempted) == sorted(map(without_suffix, step["preempted"])), number
             ended = {op.seq_id for op in record.ops if isinstance(op, Finish)}
-            given = sum(isinstance(op, Free) and op.seq_id in ended and op.to is not None for op in record.ops)
-            assert record.memory.num_blocks - record.memory.blocks_held - given == there["free"], number
+            freed = sum(isinstance(op, Free) and op.seq_id in ended and op.to is not None for op in record.ops)
+            assert record.memory.num_blocks - record.memory.blocks_held - freed == step["free"], number
             number += 1
     assert number == len(steps)
 
 
-def test_the_tokens_are_those_that_came_out(captured: Captured) -> None:
+def test_the_logged_tokens_are_those_of_the_output(captured: Captured) -> None:
     path, _, last = captured
     with TraceReader(path) as log:
         state = log.state_at(len(log) - 1)
     generated = {one.request_id: one.token_ids[one.num_prompt_tokens :] for one in state.sequences.values()}
-    assert generated == {plain(name): tokens for name, tokens in last["outputs"].items()}
+    assert generated == {without_suffix(name): tokens for name, tokens in last["outputs"].items()}
     assert all(one.status == "finished" for one in state.sequences.values())
 
 

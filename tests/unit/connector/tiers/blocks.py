@@ -1,4 +1,4 @@
-"""Keys, payloads and files for the tests of tiers."""
+"""Keys, contents and files of blocks for the tests of tiers."""
 
 from hashlib import blake2b
 from pathlib import Path
@@ -8,12 +8,12 @@ from engine.connector.tiers.shared_folder import path_of
 
 
 def key(n: int) -> bytes:
-    """The n-th key."""
+    """Return the n-th key."""
     return blake2b(n.to_bytes(8), digest_size=KEY_BYTES).digest()
 
 
 def payload(n: int, size: int = 1000) -> bytes:
-    """Return the content of the n-th key: any other key's differs in nearly every byte."""
+    """Return the content of the n-th key, which differs from that of other keys in nearly every byte."""
     return blake2b(n.to_bytes(8)).digest() * (size // 64) + bytes(size % 64)
 
 

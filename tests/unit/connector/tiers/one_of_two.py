@@ -15,7 +15,7 @@ SIZES = (1000, 9000, 30000)
 
 
 def content(n: int) -> bytes:
-    """Return the content of the n-th key, of some size."""
+    """Return the content of the n-th key, in one of three sizes."""
     return payload(n, SIZES[n % len(SIZES)])
 
 
@@ -28,7 +28,7 @@ def main(folder: Path, max_bytes: int, seed: int) -> None:
             tier.store(key(n), content(n))
         elif tier.load(key(n)) not in (None, content(n)):
             print("wrong", flush=True)
-        if tier.figures().drops:  # a kill may lose a block, it never leaves half of one
+        if tier.figures().drops:  # a kill may lose a block and never leaves a partial one
             print("wrong", tier.stats.drops(), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""A changed block file is never accepted as the block."""
+"""Block files: changed, truncated and foreign files are refused."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from engine.connector.tiers.block_file import HEADER_BYTES, READING, BadBlock, header_of, read_block, write_all
 from tests.unit.connector.tiers.blocks import key, payload
 
-WHOLE = header_of(key(1), payload(1, 64)) + payload(1, 64)
+BLOCK_FILE = header_of(key(1), payload(1, 64)) + payload(1, 64)
 
 
 def read(path: Path, content: bytes, max_bytes: int = 10**6) -> bytes:
@@ -22,47 +22,47 @@ def read(path: Path, content: bytes, max_bytes: int = 10**6) -> bytes:
 
 
 def test_a_stored_block_loads_unchanged(tmp_path: Path) -> None:
-    assert len(WHOLE) == HEADER_BYTES + 64 and HEADER_BYTES == 44
-    assert read(tmp_path / "a", WHOLE) == payload(1, 64)
+    assert len(BLOCK_FILE) == HEADER_BYTES + 64 and HEADER_BYTES == 44
+    assert read(tmp_path / "a", BLOCK_FILE) == payload(1, 64)
     assert read(tmp_path / "b", header_of(key(1), b"")) == b""
 
 
-def test_every_changed_bit_is_found(tmp_path: Path) -> None:
-    for at in range(len(WHOLE)):
-        damaged = bytearray(WHOLE)
+def test_a_changed_bit_in_any_byte_is_found(tmp_path: Path) -> None:
+    for at in range(len(BLOCK_FILE)):
+        damaged = bytearray(BLOCK_FILE)
         damaged[at] ^= 1 << at % 8
         with pytest.raises(BadBlock) as bad:
             read(tmp_path / "a", bytes(damaged))
         assert bad.value.reason == ("bad_header" if at < HEADER_BYTES else "checksum")
 
 
-def test_every_cut_and_every_addition_is_found(tmp_path: Path) -> None:
-    for content in [*(WHOLE[:size] for size in range(len(WHOLE))), WHOLE + b"\0"]:
+def test_a_block_file_of_wrong_length_is_found(tmp_path: Path) -> None:
+    for content in [*(BLOCK_FILE[:size] for size in range(len(BLOCK_FILE))), BLOCK_FILE + b"\0"]:
         with pytest.raises(BadBlock) as bad:
             read(tmp_path / "a", content)
         assert bad.value.reason == "truncated"
 
 
-def test_a_sound_block_of_another_key_is_not_used(tmp_path: Path) -> None:
+def test_a_valid_block_of_another_key_is_not_used(tmp_path: Path) -> None:
     with pytest.raises(BadBlock) as bad:
         read(tmp_path / "a", header_of(key(2), payload(2)) + payload(2))
     assert (bad.value.reason, bad.value.detail) == ("wrong_key", key(2).hex())
 
 
-def test_a_file_of_zeros_is_no_block(tmp_path: Path) -> None:
-    """A file after a power failure may be all zeros."""
+def test_a_file_of_zeros_is_refused(tmp_path: Path) -> None:
+    """After a power failure a file may be all zeros."""
     with pytest.raises(BadBlock) as bad:
-        read(tmp_path / "a", bytes(len(WHOLE)))
+        read(tmp_path / "a", bytes(len(BLOCK_FILE)))
     assert bad.value.reason == "bad_header"
 
 
-def test_a_file_never_asks_for_more_memory_than_a_tier_has(tmp_path: Path) -> None:
+def test_a_block_over_the_size_limit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadBlock):
-        read(tmp_path / "a", WHOLE, max_bytes=63)
+        read(tmp_path / "a", BLOCK_FILE, max_bytes=63)
 
 
 def test_partial_writes_are_completed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The system may write only a part, for example after a signal."""
+    """The system may write only a part, for instance after a signal."""
     written: list[bytes] = []
 
     def some(_: int, parts: list[memoryview]) -> int:
@@ -80,4 +80,4 @@ def test_partial_reads_are_completed(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     """Linux reads at most 2 GiB at once."""
     real = os.pread
     monkeypatch.setattr(os, "pread", lambda file, size, at: real(file, min(size, 44), at))
-    assert read(tmp_path / "a", WHOLE) == payload(1, 64)
+    assert read(tmp_path / "a", BLOCK_FILE) == payload(1, 64)

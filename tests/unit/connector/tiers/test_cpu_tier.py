@@ -1,4 +1,4 @@
-"""Blocks in CPU memory against a plain model of them."""
+"""CPU tier, compared with a simple model."""
 
 import sys
 import threading
@@ -16,7 +16,7 @@ BOUND = 100
 
 
 class CpuTierMachine(RuleBasedStateMachine):
-    """The model: a list of (key, payload), the least recently used first."""
+    """Comparison with a list of (key, payload), the least recently used first."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,33 +24,33 @@ class CpuTierMachine(RuleBasedStateMachine):
         self.model: list[tuple[bytes, bytes]] = []
         self.evicted = 0
 
-    def _take(self, name: bytes) -> bytes | None:
-        found = [kept for known, kept in self.model if known == name]
-        self.model = [pair for pair in self.model if pair[0] != name]
+    def _take(self, block_key: bytes) -> bytes | None:
+        found = [content for known, content in self.model if known == block_key]
+        self.model = [pair for pair in self.model if pair[0] != block_key]
         return found[0] if found else None
 
-    @rule(name=KEYS, size=SIZES)
-    def store(self, name: bytes, size: int) -> None:
-        kept = payload(size, size)
-        gone = self.tier.store(name, kept)
-        self._take(name)
-        self.model.append((name, kept))
+    @rule(block_key=KEYS, size=SIZES)
+    def store(self, block_key: bytes, size: int) -> None:
+        content = payload(size, size)
+        evicted = self.tier.store(block_key, content)
+        self._take(block_key)
+        self.model.append((block_key, content))
         expected = []
-        while sum(len(kept) for _, kept in self.model) > BOUND:
+        while sum(len(content) for _, content in self.model) > BOUND:
             expected.append(self.model.pop(0)[0])
-        assert gone == expected
-        self.evicted += len(gone)
+        assert evicted == expected
+        self.evicted += len(evicted)
 
-    @rule(name=KEYS)
-    def load(self, name: bytes) -> None:
-        kept = self._take(name)
-        if kept is not None:
-            self.model.append((name, kept))
-        assert self.tier.load(name) == kept
+    @rule(block_key=KEYS)
+    def load(self, block_key: bytes) -> None:
+        content = self._take(block_key)
+        if content is not None:
+            self.model.append((block_key, content))
+        assert self.tier.load(block_key) == content
 
-    @rule(name=KEYS)
-    def look(self, name: bytes) -> None:
-        assert (name in self.tier) == any(name == known for known, _ in self.model)
+    @rule(block_key=KEYS)
+    def contains(self, block_key: bytes) -> None:
+        assert (block_key in self.tier) == any(block_key == known for known, _ in self.model)
 
     @rule()
     def touch_the_oldest(self) -> None:
@@ -62,7 +62,7 @@ class CpuTierMachine(RuleBasedStateMachine):
     def counts_agree(self) -> None:
         figures = self.tier.figures()
         assert figures.blocks == len(self.model)
-        assert figures.bytes == sum(len(kept) for _, kept in self.model) <= BOUND
+        assert figures.bytes == sum(len(content) for _, content in self.model) <= BOUND
         assert figures.evictions == self.evicted
 
 
@@ -90,8 +90,8 @@ def test_hits_misses_and_bytes_are_counted() -> None:
 
 
 def test_engines_on_several_threads_share_the_tier() -> None:
-    """The tier has room for one block, so nearly every load and store meets another thread's eviction."""
-    tier, wrong = CpuTier(30), list[BaseException]()
+    """The tier has room for one block, so nearly every load and store races with another thread's eviction."""
+    tier, errors = CpuTier(30), list[BaseException]()
 
     def engine(first: int) -> None:
         try:
@@ -99,7 +99,7 @@ def test_engines_on_several_threads_share_the_tier() -> None:
                 tier.store(key(n % 4), payload(n % 4, 30))
                 assert tier.load(key(n % 4)) in (None, payload(n % 4, 30))
         except BaseException as error:
-            wrong.append(error)
+            errors.append(error)
 
     threads = [threading.Thread(target=engine, args=(first,)) for first in range(3)]
     interval = sys.getswitchinterval()
@@ -111,6 +111,6 @@ def test_engines_on_several_threads_share_the_tier() -> None:
             thread.join()
     finally:
         sys.setswitchinterval(interval)
-    assert not wrong
+    assert not errors
     figures = tier.figures()
     assert (figures.blocks, figures.bytes, figures.hits + figures.misses) == (1, 30, 60000)

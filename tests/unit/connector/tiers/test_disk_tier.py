@@ -1,4 +1,4 @@
-"""Damaged or foreign files in the folder cause no wrong block and no exception, and the reason is reported."""
+"""Disk tier: damaged or foreign files give no wrong block and no exception, and the reason is reported."""
 
 import errno
 import os
@@ -27,7 +27,7 @@ def reasons(tier: DiskTier) -> dict[DropReason, int]:
     return tier.figures().drops
 
 
-def test_blocks_outlive_the_tier(tier: DiskTier) -> None:
+def test_blocks_persist_on_disk(tier: DiskTier) -> None:
     for n in range(5):
         assert tier.store(key(n), payload(n))
     after = DiskTier(tier.folder.path, MiB)
@@ -39,7 +39,7 @@ def test_blocks_outlive_the_tier(tier: DiskTier) -> None:
 
 
 def test_the_folder_is_readable_by_its_user_only(tier: DiskTier) -> None:
-    """Others could infer users' texts from keys and values."""
+    """Other users could infer texts from keys and values."""
     tier.store(key(1), payload(1))
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tier.folder.path.rglob("*")}
     assert set(modes.values()) == {0o600, 0o700} and stat.S_IMODE(tier.folder.path.stat().st_mode) == 0o700
@@ -55,7 +55,7 @@ def cut(path: Path) -> None:
     os.truncate(path, path.stat().st_size - 1)
 
 
-def flip(path: Path) -> None:
+def flip_bit(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
@@ -66,76 +66,76 @@ def rename(path: Path) -> None:
     other.replace(path)
 
 
-def link(path: Path) -> None:
+def replace_by_link(path: Path) -> None:
     path.replace(path.parents[1] / "elsewhere")
     path.symlink_to(path.parents[1] / "elsewhere")
 
 
-def dangling_link(path: Path) -> None:
+def replace_by_dangling_link(path: Path) -> None:
     path.unlink()
     path.symlink_to("nowhere")
 
 
-def folder(path: Path) -> None:
+def replace_by_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
     (path / "something").touch()
 
 
-def pipe(path: Path) -> None:
+def replace_by_pipe(path: Path) -> None:
     path.unlink()
     os.mkfifo(path, 0o600)
 
 
-def plug(path: Path) -> None:
+def replace_by_socket(path: Path) -> None:
     path.unlink()
-    here = Path.cwd()
+    previous = Path.cwd()
     os.chdir(path.parent)  # a socket's path is short
     try:
-        with socket.socket(socket.AF_UNIX) as made:
-            made.bind(path.name)
+        with socket.socket(socket.AF_UNIX) as kind:
+            kind.bind(path.name)
     finally:
-        os.chdir(here)
+        os.chdir(previous)
 
 
-def open_to_all(path: Path) -> None:
+def make_writable(path: Path) -> None:
     path.chmod(0o666)
 
 
-def folder_linked(path: Path) -> None:
+def link_folder(path: Path) -> None:
     path.parent.replace(path.parents[1] / "moved")
     path.parent.symlink_to("moved")
 
 
 @pytest.mark.parametrize(
-    ("spoil", "reason", "heals"),
+    ("damage", "reason", "heals"),
     [
         (cut, "truncated", True),
-        (flip, "checksum", True),
+        (flip_bit, "checksum", True),
         (rename, "wrong_key", True),
-        (link, "not_a_file", True),
-        (dangling_link, "not_a_file", True),
-        (folder, "not_a_file", False),
-        (pipe, "not_a_file", True),
-        (plug, "not_a_file", True),
-        (open_to_all, "foreign", True),
-        (folder_linked, "not_a_file", False),
+        (replace_by_link, "not_a_file", True),
+        (replace_by_dangling_link, "not_a_file", True),
+        (replace_by_folder, "not_a_file", False),
+        (replace_by_pipe, "not_a_file", True),
+        (replace_by_socket, "not_a_file", True),
+        (make_writable, "foreign", True),
+        (link_folder, "not_a_file", False),
     ],
 )
 def test_damaged_or_foreign_files_are_never_used(
-    tier: DiskTier, spoil: Callable[[Path], None], reason: DropReason, heals: bool
+    tier: DiskTier, damage: Callable[[Path], None], reason: DropReason, heals: bool
 ) -> None:
     for n in (1, 2):
         tier.store(key(n), payload(n))
-    spoil(file_of(tier.folder.path, 1))
+    damage(file_of(tier.folder.path, 1))
     assert tier.load(key(1)) is None and reasons(tier) == {reason: 1}
     (drop,) = tier.stats.drops()
     assert (drop.tier, drop.reason, drop.key) == ("disk", reason, key(1).hex())
-    assert tier.has([key(1)]) == 0  # it is not offered again
-    # and a sound one takes its place, where something can
+    assert tier.has([key(1)]) == 0  # the block is not found again
+    # a new block replaces the file where that is possible
     assert tier.store(key(1), payload(1)) == heals
     assert tier.load(key(1)) == (payload(1) if heals else None)
-    assert spoil is rename or tier.load(key(2)) == payload(2)
+    assert damage is rename or tier.load(key(2)) == payload(2)
 
 
 def test_files_of_other_users_are_neither_used_nor_deleted(tier: DiskTier, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def test_files_of_other_users_are_neither_used_nor_deleted(tier: DiskTier, monke
 @pytest.mark.parametrize(
     ("number", "stays"), [(errno.EMFILE, True), (errno.ENOMEM, True), (errno.EACCES, False), (errno.EIO, False)]
 )
-def test_unreadable_files_are_dropped_but_busy_ones_stay(
+def test_files_are_dropped_after_lasting_read_errors_only(
     tier: DiskTier, monkeypatch: pytest.MonkeyPatch, number: int, stays: bool
 ) -> None:
     tier.store(key(1), payload(1))
@@ -177,13 +177,13 @@ def test_unreadable_files_are_dropped_but_busy_ones_stay(
         (errno.EIO, "io_error"),
     ],
 )
-def test_a_write_that_fails_leaves_nothing(tmp_path: Path, number: int, reason: DropReason) -> None:
+def test_a_failed_write_leaves_no_file(tmp_path: Path, number: int, reason: DropReason) -> None:
     """The disk accepts half of the block and then fails."""
     fails = True
 
     def write(file: int, parts: list[bytes]) -> None:
-        whole = b"".join(parts)
-        os.write(file, whole[: len(whole) // 2] if fails else whole)
+        content = b"".join(parts)
+        os.write(file, content[: len(content) // 2] if fails else content)
         if fails:
             raise OSError(number, os.strerror(number))
 
@@ -207,7 +207,7 @@ def test_a_deleted_folder_is_used_again_when_it_reappears(tier: DiskTier) -> Non
 
 def test_a_block_over_the_folder_limit_is_dropped(tmp_path: Path) -> None:
     tier = DiskTier(tmp_path, 4096)
-    assert not tier.store(key(1), payload(1, 4096)) and reasons(tier) == {"too_large": 1}  # and its header
+    assert not tier.store(key(1), payload(1, 4096)) and reasons(tier) == {"too_large": 1}  # with its header
     assert tier.store(key(2), payload(2, 4096 - 44))
 
 
@@ -219,15 +219,15 @@ def test_recent_drops_are_listed_and_all_are_counted(tier: DiskTier) -> None:
     assert [drop.number for drop in drops] == list(range(4, MAX_DROPS + 4))
 
 
-@pytest.mark.parametrize("made", ["file", "under_file", "nul"])
-def test_a_folder_that_cannot_be_used_is_refused_in_a_sentence(tmp_path: Path, made: str) -> None:
+@pytest.mark.parametrize("kind", ["file", "under_file", "nul"])
+def test_an_unusable_folder_is_refused_in_one_sentence(tmp_path: Path, kind: str) -> None:
     (tmp_path / "file").touch()
-    path = {"file": tmp_path / "file", "under_file": tmp_path / "file" / "more", "nul": tmp_path / "a\0b"}[made]
+    path = {"file": tmp_path / "file", "under_file": tmp_path / "file" / "more", "nul": tmp_path / "a\0b"}[kind]
     with pytest.raises(FolderError, match=r"KV blocks cannot be kept in [^\n]*; name a folder of your own$"):
         DiskTier(path, MiB)
 
 
-def test_a_folder_may_be_given_by_a_link(tmp_path: Path) -> None:
+def test_a_folder_may_be_a_symbolic_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     tier = DiskTier(tmp_path / "link", MiB)

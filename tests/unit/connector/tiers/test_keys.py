@@ -1,4 +1,4 @@
-"""Block keys in the store: each change of a key or a value changes them."""
+"""The key of a stored block depends on each setting that changes its content."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ FACTS = LayoutFacts(
 )
 
 
-def test_the_same_facts_give_the_same_digest_in_any_order_of_names() -> None:
+def test_digests_do_not_depend_on_the_order_of_names() -> None:
     assert len(layout_digest(FACTS)) == 32
     turned = dict(reversed(list(FACTS.config.items())))
     assert layout_digest(FACTS._replace(config=turned)) == layout_digest(FACTS)
@@ -47,7 +47,7 @@ def test_every_fact_changes_the_digest(change: dict[str, Any]) -> None:
     assert layout_digest(FACTS._replace(**change)) != layout_digest(FACTS)
 
 
-def test_another_version_of_the_format_gives_another_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_format_version_changes_the_digest(monkeypatch: pytest.MonkeyPatch) -> None:
     before = layout_digest(FACTS)
     monkeypatch.setattr(keys, "FORMAT_VERSION", 2)
     assert layout_digest(FACTS) != before
@@ -63,11 +63,11 @@ def test_another_version_of_the_format_gives_another_digest(monkeypatch: pytest.
     ],
     ids=["name", "dtype", "shape", "one bit"],
 )
-def test_every_weight_counts(changed: NamedBytes) -> None:
+def test_name_dtype_shape_and_bits_of_weights_change_the_digest(changed: NamedBytes) -> None:
     assert weights_digest([WEIGHTS[0], changed]) != weights_digest(WEIGHTS)
 
 
-def test_a_key_is_of_one_layout_one_group_and_one_block_hash() -> None:
+def test_a_key_depends_on_layout_group_and_block_hash() -> None:
     layout, other = layout_digest(FACTS), layout_digest(FACTS._replace(block_size=32))
     names = [store_key(layout, bytes(16), 0), store_key(layout, bytes(16), 1), store_key(other, bytes(16), 0)]
     names += [store_key(layout, bytes(15) + b"\x01", 0)]

@@ -1,4 +1,4 @@
-"""The decision between loading and computing, with its arithmetic."""
+"""Decision between loading and computing blocks."""
 
 import pytest
 
@@ -15,7 +15,7 @@ class Clock:
         return self.now
 
 
-def test_a_line_through_two_blocks() -> None:
+def test_transfer_speed_is_a_line_through_two_measurements() -> None:
     line = line_through(Measured(1000, 0.002), Measured(3000, 0.004))
     assert line == pytest.approx((0.001, 1e-6))  # 0.002 s more for 2000 bytes more
     assert line.seconds(blocks=2, num_bytes=4000) == pytest.approx(0.006)
@@ -30,7 +30,7 @@ def test_unmeasured_tiers_load_blocks() -> None:
     assert speeds.worth_loading(MODEL, 32, planned) == (True, None, None)
     speeds.note_prefill(MODEL, 100, 0.001)
     assert speeds.worth_loading(MODEL, 32, planned) == pytest.approx((True, None, 0.00032))
-    speeds.note_load("disk", 2000, 0.1)  # its first load says what a byte takes
+    speeds.note_load("disk", 2000, 0.1)  # the first load gives the seconds per byte
     assert speeds.worth_loading(MODEL, 32, planned) == pytest.approx((False, 0.2, 0.00032))
 
 
@@ -39,14 +39,14 @@ def test_the_faster_of_load_and_compute_is_chosen() -> None:
     speeds.add_tier("disk", LINE)
     speeds.add_tier("cpu", Line(0.0, 0.0))
     speeds.note_prefill(MODEL, 50, 0.05)  # 1 ms a token
-    planned = [Planned("disk", 2, 4000), Planned("cpu", 1, 2000)]  # 2 · 1 ms + 4000 · 1 µs = 6 ms, and nothing
+    planned = [Planned("disk", 2, 4000), Planned("cpu", 1, 2000)]  # 2 · 1 ms + 4000 · 1 µs = 6 ms, and 0
     assert speeds.worth_loading(MODEL, 7, planned) == pytest.approx((True, 0.006, 0.007))
     assert speeds.worth_loading(MODEL, 5, planned) == pytest.approx((False, 0.006, 0.005))
-    speeds.note_placing(1000, 0.0005)  # half a microsecond a byte more, for all 6000
+    speeds.note_placing(1000, 0.0005)  # 0.5 µs more for each of 6000 bytes
     assert speeds.worth_loading(MODEL, 7, planned) == pytest.approx((False, 0.009, 0.007))
 
 
-def test_prefill_seconds_are_a_running_mean_by_tokens() -> None:
+def test_prefill_seconds_per_token_are_a_decaying_mean() -> None:
     speeds = Speeds(Clock())
     speeds.note_prefill(MODEL, 100, 0.1)
     speeds.note_prefill(MODEL, 300, 0.9)
@@ -54,7 +54,7 @@ def test_prefill_seconds_are_a_running_mean_by_tokens() -> None:
     assert speeds.seconds_per_prefill_token(b"another model's") is None
 
 
-def test_real_loads_move_the_estimate_and_time_brings_it_back() -> None:
+def test_measured_loads_change_the_estimate_and_their_effect_decays() -> None:
     clock = Clock()
     speeds = Speeds(clock)
     speeds.add_tier("disk", LINE)
@@ -66,6 +66,6 @@ def test_real_loads_move_the_estimate_and_time_brings_it_back() -> None:
     clock.now += HALF_LIFE
     later = speeds.speed("disk")
     assert later is not None and later == pytest.approx((0.0055, 5.5e-6), rel=1e-3)  # 1 + (10 - 1) / 2
-    speeds.note_load("disk", 1000, 0.002)  # as at opening: the old measure has lost half of what was too much
+    speeds.note_load("disk", 1000, 0.002)  # the speed at opening; the earlier deviation has decayed by half
     now = speeds.speed("disk")
     assert now is not None and 0.001 < now.seconds_per_block < later.seconds_per_block

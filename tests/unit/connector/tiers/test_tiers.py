@@ -1,4 +1,4 @@
-"""Tiers together: where a block is found, what is copied up, and what waits."""
+"""CPU and disk tiers combined: lookups, promotion and the write queue."""
 
 import threading
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_stored_content_is_a_copy(tmp_path: Path) -> None:
     tiers = both(tmp_path)
     written = bytearray(payload(1))
     tiers.store(key(1), memoryview(written))
-    written[:] = bytes(len(written))  # the pool's block gets another content
+    written[:] = bytes(len(written))  # the pool's block is reused
     found = tiers.load(key(1))
     assert found is not None and found.payload == payload(1)
     tiers.close()
@@ -48,7 +48,7 @@ def test_stored_content_is_a_copy(tmp_path: Path) -> None:
     assert found is not None and found.payload == payload(1)
 
 
-def test_after_a_restart_a_block_comes_from_disk_and_then_from_cpu(tmp_path: Path) -> None:
+def test_after_a_restart_a_block_is_loaded_from_disk_and_promoted(tmp_path: Path) -> None:
     first = both(tmp_path)
     first.store(key(1), payload(1))
     assert first.close() == 0
@@ -96,14 +96,14 @@ def test_a_damaged_block_is_not_loaded_but_counted(tmp_path: Path) -> None:
     tiers.close()
 
 
-@pytest.mark.parametrize("kept", ["cpu", "disk"])
-def test_one_tier_alone(tmp_path: Path, kept: str) -> None:
-    cpu, disk = (10**6, None) if kept == "cpu" else (None, DiskSetting(tmp_path, 16 * MiB))
+@pytest.mark.parametrize("only", ["cpu", "disk"])
+def test_a_single_tier_stores_and_loads_blocks(tmp_path: Path, only: str) -> None:
+    cpu, disk = (10**6, None) if only == "cpu" else (None, DiskSetting(tmp_path, 16 * MiB))
     tiers = Tiers(cpu, disk)
-    assert tiers.store(key(1), payload(1)) == [kept] and tiers.lookup(KEYS[1:]) == [kept] and tiers.flush()
+    assert tiers.store(key(1), payload(1)) == [only] and tiers.lookup(KEYS[1:]) == [only] and tiers.flush()
     found = tiers.load(key(1))
-    assert found is not None and (found.payload, found.tier, found.promoted) == (payload(1), kept, False)
-    assert [figures.tier for figures in tiers.figures()] == [kept]
+    assert found is not None and (found.payload, found.tier, found.promoted) == (payload(1), only, False)
+    assert [figures.tier for figures in tiers.figures()] == [only]
     tiers.close()
 
 
@@ -117,7 +117,7 @@ def test_opening_measures_the_tiers_and_leaves_no_file(tmp_path: Path) -> None:
     tiers.close()
 
 
-def test_a_folder_too_small_to_measure_in_still_works(tmp_path: Path) -> None:
+def test_a_folder_too_small_for_the_measurement_is_usable(tmp_path: Path) -> None:
     tiers = Tiers(None, DiskSetting(tmp_path, 4096))
     assert tiers.speeds.speed("disk") is None
     tiers.store(key(1), payload(1))
@@ -126,30 +126,30 @@ def test_a_folder_too_small_to_measure_in_still_works(tmp_path: Path) -> None:
 
 
 class Gate:
-    """Disk that accepts nothing before it is opened."""
+    """Disk that blocks writes until `open` is set."""
 
     def __init__(self) -> None:
-        self.open, self.asked = threading.Event(), threading.Event()
+        self.open, self.requested = threading.Event(), threading.Event()
 
     def write(self, file: int, parts: list[bytes]) -> None:
-        self.asked.set()
+        self.requested.set()
         assert self.open.wait(60)
         write_all(file, parts)
 
 
-def test_a_block_is_found_while_it_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_in_the_write_queue_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiers = Tiers(None, DiskSetting(tmp_path, 16 * MiB))
     gate = Gate()
     assert tiers._disk is not None
     monkeypatch.setattr(tiers._disk, "_write", gate.write)
     for n in range(3):
         assert tiers.store(key(n), payload(n)) == ["disk"]
-    assert gate.asked.wait(10) and not block_files(tmp_path)
+    assert gate.requested.wait(10) and not block_files(tmp_path)
     assert tiers.lookup(KEYS) == ["disk"] * 3
     found = tiers.load(key(2))
     assert found is not None and (found.payload, found.tier, found.queued) == (payload(2), "disk", True)
-    assert tiers.figures()[0].hits == 0  # the disk gave nothing
-    assert not block_files(tmp_path), "the engine did not wait for it"
+    assert tiers.figures()[0].hits == 0  # not read from disk
+    assert not block_files(tmp_path), "the write is still blocked"
     gate.open.set()
     assert tiers.flush() and len(block_files(tmp_path)) == 3
     tiers.close()
@@ -161,27 +161,27 @@ def test_blocks_over_the_write_queue_are_dropped_and_counted(tmp_path: Path) -> 
     writer = DiskWriter(disk, max_bytes=2500)
     assert writer.submit(key(0), payload(0)) and writer.submit(key(1), payload(1))
     assert not writer.submit(key(2), payload(2))  # 3000 bytes
-    assert writer.submit(key(1), payload(1))  # waits already
+    assert writer.submit(key(1), payload(1))  # already queued
     assert disk.figures().drops == {"queue_full": 1}
     gate.open.set()
     assert writer.flush(10) and writer.submit(key(2), payload(2, 5000))  # an empty queue takes any block
     assert writer.close(10) == 0 and disk.has([key(0), key(1), key(2)]) == 3
 
 
-def test_closing_ends_in_time_with_a_disk_that_hangs(tmp_path: Path) -> None:
+def test_closing_with_a_hanging_disk_drops_queued_blocks_after_a_timeout(tmp_path: Path) -> None:
     gate = Gate()
     disk = DiskTier(tmp_path, MiB, gate.write)
     writer = DiskWriter(disk)
     for n in range(3):
         writer.submit(key(n), payload(n))
-    assert gate.asked.wait(10)
+    assert gate.requested.wait(10)
     assert writer.close(0.05) == 3 and not block_files(tmp_path)
     assert disk.figures().drops == {"closed": 3}
     assert not writer.submit(key(4), payload(4)) and disk.figures().drops == {"closed": 4}
     gate.open.set()
 
 
-def test_a_bug_in_the_disk_does_not_end_the_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_disk_error_does_not_end_the_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = DiskTier(tmp_path, MiB)
     writer = DiskWriter(disk)
     with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Processes killed at any moment, and a disk that is really full."""
+"""Processes that are killed at any moment, and a disk that is full."""
 
 import random
 import subprocess
@@ -20,7 +20,7 @@ SECONDS = 4.0
 
 
 def size_of(folder: Path) -> int:
-    """Return the size of all files, unfinished ones too, in pages. Requires that nothing writes meanwhile."""
+    """Return the size of all files in whole pages, including unfinished ones. No process may write meanwhile."""
     unfinished = [path for path in [folder / WRITING] if path.exists()]
     return sum(-(-path.stat().st_size // 4096) * 4096 for path in block_files(folder) + unfinished)
 
@@ -37,7 +37,7 @@ def kill(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.slow
-def test_servers_that_share_a_folder_and_are_killed_leave_only_whole_blocks(tmp_path: Path) -> None:
+def test_killed_servers_leave_only_complete_blocks_in_a_shared_folder(tmp_path: Path) -> None:
     chosen, shared = random.Random(7), SharedFolder(tmp_path, BOUND)
     servers = [start(tmp_path, seed) for seed in (1, 2)]
     printed, kills, largest = "", 0, 0
@@ -45,7 +45,7 @@ def test_servers_that_share_a_folder_and_are_killed_leave_only_whole_blocks(tmp_
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
             at = chosen.randrange(2)
-            if kills % 2:  # else at any moment of its start
+            if kills % 2:  # otherwise kill it during its start
                 output = servers[at].stdout
                 assert output is not None
                 printed += output.readline()
@@ -78,7 +78,7 @@ from tests.unit.connector.tiers.blocks import key, payload
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
 tiers = Tiers(None, DiskSetting(Path(sys.argv[1]), 2**24))
-assert tiers.speeds.speed("disk") is None  # what is measured with does not fit
+assert tiers.speeds.speed("disk") is None  # the blocks for the measurement do not fit
 for n in range(4):
     tiers.store(key(n), payload(n, 1000 if n % 2 else 30000))
 assert tiers.flush(20)
@@ -87,7 +87,7 @@ print(tiers.figures()[0].drops, [found.payload == payload(n) for n in range(4) i
 
 
 @pytest.mark.slow
-def test_a_limit_on_files_is_a_full_disk(tmp_path: Path) -> None:
+def test_a_file_size_limit_counts_as_a_full_disk(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FULL, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )

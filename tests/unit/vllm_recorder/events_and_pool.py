@@ -1,9 +1,9 @@
-"""vLLM's own pool beside what its events say of it: `python told_and_cached.py JOB.json`, where vLLM is installed.
+"""Comparison of vLLM's pool with its KV events: `python events_and_pool.py JOB.json`, with vLLM installed.
 
-After every step the hashes that its pool has in its map are held to what `engine.observe.monitor` knows from its
-events alone. The last line of the output is JSON: `steps`, `most` contents in the pool, `copies`, how often a content
-had several blocks, `wrong`: contents that were said to be cached and are not, `missed`: those that are cached and were
-not known.
+After every step, the hashes in the pool's map are compared with those that `engine.observe.monitor` knows from the
+events. The last output line is JSON: `steps`, the largest number of contents in the pool (`most`), the number of times
+that a content has several blocks (`copies`), contents reported but not cached (`wrong`) and cached but not reported
+(`missed`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from engine.observe.vllm_recorder.offline import serve
 
 
 def watch(pool: Any, found: dict[str, int]) -> None:
-    """Have `pool`, vLLM's class, hold itself to its events each time that they are taken."""
+    """Wrap `take_events` of `pool`, vLLM's class, to compare the pool with its events at each call."""
     from vllm.v1.core.kv_cache_utils import get_block_hash, maybe_convert_block_hash
 
     known = Contents(0, 1 << 16, Places())
     take = pool.take_events
 
-    def taken(self: Any) -> Any:
+    def take_and_compare(self: Any) -> Any:
         events = take(self)
         for event in decode(msgspec.msgpack.encode([0.0, events, 0])).events:
             known.ops(event)
@@ -42,7 +42,7 @@ def watch(pool: Any, found: dict[str, int]) -> None:
         found["missed"] += len(cached - reported)
         return events
 
-    pool.take_events = taken
+    pool.take_events = take_and_compare
 
 
 def _bytes(one: bytes | int) -> bytes:
@@ -50,7 +50,7 @@ def _bytes(one: bytes | int) -> bytes:
 
 
 def main() -> None:
-    """Serve the job, and say what was found."""
+    """Serve the job and print the counts."""
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     from vllm.v1.core.block_pool import BlockPool
 
