@@ -202,7 +202,7 @@ def test_the_window_policy_is_equivalent_to_an_attention_window() -> None:
 
 
 def test_a_block_is_freed_when_every_head_has_forgotten_its_tokens(tmp_path: Path) -> None:
-    """With one KV head and equal choices in every layer, blocks become entirely masked."""
+    """Given one KV head and equal choices in every layer, blocks become entirely masked."""
     model, path = from_module(tiny_model("llama_mqa"), tiny_tokenizer(), "mqa"), tmp_path / "freed.kvtrace"
     config = replace(BASE, forget_policy="key_norm", forget_budget=3, forget_every=1)
     with Engine(model, config, log_path=path) as engine:

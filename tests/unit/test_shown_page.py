@@ -46,7 +46,7 @@ def test_options_become_flags() -> None:
 def test_the_frame_uses_the_proxy_where_it_is_installed(
     monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], has_proxy: bool, source: str
 ) -> None:
-    """With jupyter-server-proxy, JupyterLab shows a port below its own address."""
+    """Given jupyter-server-proxy, JupyterLab shows a port below its own address."""
     serverapp = ModuleType("jupyter_server.serverapp")
     serverapp.list_running_servers = lambda: [{"pid": 7, "base_url": "/lab/"}]  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "jupyter_server.serverapp", serverapp)

@@ -154,7 +154,7 @@ def model(**more: Any) -> Architecture:
 
 
 def test_gpu_capacity_equals_a_hand_calculation() -> None:
-    """Of 900 usable bytes, weights and reserve take 100 each. The other 700 hold 87 blocks of 4 tokens of 2 bytes."""
+    """Weights and reserve take 100 of 900 usable bytes each. The other 700 hold 87 blocks of 4 tokens of 2 bytes."""
     load = Load(context=17, max_model_len=50, shared_prefix=9, block_size=4, reserve_bytes=100)
     cost = Cost(model(), Stored(weights=WeightStore(each=1), element=1), load)
     assert by_id(cost.capacity(1000)) == {

@@ -172,7 +172,7 @@ def test_running_and_waiting_counts_equal_the_reducers_after_each_record(name: s
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_block_lifetimes_equal_those_of_the_logged_evictions(name: str) -> None:
-    """With a clock of one second per step, lifetimes in seconds equal the logged steps."""
+    """Given a clock of one second per step, lifetimes in seconds equal the logged steps."""
     header, records = recorded(name)
     clock = [retimed(record, float(record.step - (record.kind == "step"))) for record in records]
     tally, _, _ = folded(header, clock)

@@ -80,7 +80,7 @@ def test_every_sheet_is_part_of_a_pages_file() -> None:
 
 @pytest.mark.parametrize(("page", "charts"), [("index", FIRST), ("bench", "bench.css"), ("scale", "scale.css")])
 def test_the_link_with_the_charts_sheet_is_marked(page: str, charts: str) -> None:
-    """Without the mark, Plotly would add its own rules, which the content security policy forbids."""
+    """Lacking the mark, Plotly would add its own rules, which the content security policy forbids."""
     assert [link.name for link in SHEETS.links(page) if link.has_charts] == [charts]
     assert [link.name for link in SHEETS.one_by_one() if link.has_charts] == ["css/charts.css"]
 

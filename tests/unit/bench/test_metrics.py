@@ -58,7 +58,7 @@ def test_throughput_counts_tokens_and_requests() -> None:
 
 
 def test_goodput_counts_requests_that_met_both_objectives() -> None:
-    """One request meets TTFT ≤ 0.5 s and TPOT ≤ 0.2 s, so goodput is 1 in 4 s. No request meets TTFT ≤ 0.2 s."""
+    """A single request meets TTFT ≤ 0.5 s and TPOT ≤ 0.2 s, so goodput is 1 in 4 s. No request meets TTFT ≤ 0.2 s."""
     slo = SLO(ttft=0.5, tpot=0.2)
     assert value("goodput", TWO, slo=slo) == pytest.approx(0.25) and value("slo_attainment", TWO, slo=slo) == 0.5
     assert value("goodput", TWO, slo=SLO(ttft=0.2, tpot=0.2)) == 0
@@ -243,7 +243,7 @@ def test_every_metric_has_a_title_and_every_title_a_metric(language: str) -> Non
 
 
 def test_external_hits_loads_and_stores_are_counted() -> None:
-    """Of 40 queried tokens in blocks of 4, two blocks come from CPU and one from disk. Loads after a preemption are no
+    """Two of ten queried blocks of 4 tokens come from CPU and one from disk. Loads after a preemption are no
     queries. The second prompt's external content is computed.
     """
 
@@ -276,8 +276,8 @@ def test_load_times_are_divided_by_their_estimates() -> None:
 
 
 def test_roofline_shares_are_minimum_times_over_measured_ones() -> None:
-    """At 100 FLOP/s and 10 B/s, decode steps of 30 B need at least 3 s for 50 FLOP and 5 s for 500, and take 4 and 8 s.
-    The prefill of 900 FLOP needs at least 9 s and takes 12.
+    """Given 100 FLOP/s and 10 B/s, decode steps of 30 B need at least 3 s for 50 FLOP and 5 s for 500. They take 4 and
+    8 s. The prefill of 900 FLOP needs at least 9 s and takes 12.
     """
 
     def of(flops: int) -> Work:

@@ -57,7 +57,7 @@ def test_lengths_cover_their_range() -> None:
 
 
 def test_poisson_gaps_are_exponential_with_the_given_mean() -> None:
-    """At 4 requests per second, mean and standard deviation of the gaps are 0.25 s (within 5 % over 4,000 gaps)."""
+    """Given 4 requests per second, mean and standard deviation of the gaps are 0.25 s (within 5 % over 4,000 gaps)."""
     requests = requests_of(Random(num_requests=4001, prompt_tokens=1, output_tokens=1, rate=4.0), VOCAB, 0)
     gaps = np.diff([request.at for request in requests])
     assert requests[0].at == 0 and (gaps > 0).all()

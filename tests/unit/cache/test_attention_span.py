@@ -43,7 +43,7 @@ def test_exactly_the_blocks_visible_to_the_next_query_are_retained() -> None:
 
 
 def test_blocks_behind_the_window_are_released() -> None:
-    """With window 4 the query at 7 attends to positions 4 to 7, so blocks 0 and 1 of 2 positions each are released.
+    """Given window 4 the query at 7 attends to positions 4 to 7, so blocks 0 and 1 of 2 positions each are released.
     They have hashes and go to the back of the free queue, the last one first.
     """
     run = CacheRun(6, 2, retention=RetentionPolicy(4, 0, "window"))
@@ -93,7 +93,7 @@ def test_hits_behind_the_window_are_ignored() -> None:
 
 
 def test_hits_behind_the_window_take_no_block() -> None:
-    """In a pool of 4 the first sequence holds blocks 2 and 3, and 0 and 1 are free and cached. The second hits 1 and 2
+    """Given 4 blocks, the first sequence holds blocks 2 and 3, and 0 and 1 are free and cached. The second hits 1 and 2
     and allocates block 0, which is behind its window.
     """
     run = CacheRun(4, 2, retention=RetentionPolicy(4, 0, "window"))

@@ -66,7 +66,7 @@ def guards() -> Iterator[tuple[str, list[ast.expr], set[str]]]:
 
 
 def test_every_guard_names_its_rule() -> None:
-    """Without a rule the sentence would be English on every page."""
+    """Lacking a rule the sentence would be English on every page."""
     assert not [where for where, rest, _ in guards() if len(rest) != 1]
 
 

@@ -87,7 +87,7 @@ def test_equal_tokens_under_another_salt_give_other_salt() -> None:
 
 
 def test_uncomputed_tokens_of_an_earlier_sequence_give_not_computed() -> None:
-    """With a budget of 5, sequence 0 has computed one block of its 12 tokens when it is aborted."""
+    """Given a budget of 5, sequence 0 has computed one block of its 12 tokens when it is aborted."""
     engine = FakeEngine(max_num_batched_tokens=5)
     engine.add(PROMPT, max_tokens=1)
     engine.step()

@@ -332,7 +332,7 @@ time.sleep(600)
 
 
 def test_no_process_outlives_its_parent(folder: str) -> None:
-    """One process is ready, and the other may still be loading its weights."""
+    """A process is ready, and the other may still be loading its weights."""
     parent = subprocess.Popen([sys.executable, "-c", PARENT, folder], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     *pids, meeting = parent.stdout.readline().split()

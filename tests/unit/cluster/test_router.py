@@ -108,7 +108,7 @@ def test_least_loaded_counts_waiting_four_times_like_vllm() -> None:
 
 
 def test_hits_are_weighed_against_load() -> None:
-    """Of the 20 tokens, 16 hit on instance a and none on b."""
+    """Given the 20 tokens, 16 hit on instance a and none on b."""
     router, a, b = pair("longest_prefix")
     router.note("a", a.caches(TEXT[:16]))
     found = router.choose(TEXT, None, candidates([a, b]))

@@ -71,7 +71,7 @@ def transformers_beams(sampling: SamplingParams, prompt: list[int], ends: list[i
 def test_beams_and_scores_equal_those_of_transformers(
     length_penalty: float, prompt: list[int], ends: list[int], beam_width: int
 ) -> None:
-    """With many end tokens, some beams end early and the search may stop before max_tokens."""
+    """Given many end tokens, some beams end early and the search may stop before max_tokens."""
     sampling = replace(
         BEAMS, length_penalty=length_penalty, beam_width=beam_width, n=beam_width, ignore_eos=True, stop_token_ids=ends
     )

@@ -43,7 +43,7 @@ def expected() -> list[list[int]]:
 def test_preemption_changes_no_output_and_repeats_no_token(
     policy, caching, mode, swap_space, expected: list[list[int]]
 ) -> None:
-    """With 4 CPU blocks some swaps of 8 requests have no room, and with 0 CPU blocks none has."""
+    """Given 4 CPU blocks some swaps of 8 requests have no room, and with 0 CPU blocks none has."""
     config = replace(
         TIGHT, scheduling_policy=policy, enable_prefix_caching=caching, preemption_mode=mode, swap_space=swap_space
     )

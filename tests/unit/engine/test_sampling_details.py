@@ -122,7 +122,7 @@ def test_prompt_logprobs_skip_the_prefix_cache() -> None:
 
 
 def test_a_preemption_during_prefill_repeats_no_prompt_logprob() -> None:
-    """With a budget of 4, the prompt of 17 is in its third chunk when an earlier sequence preempts it."""
+    """Given a budget of 4, the prompt of 17 is in its third chunk when an earlier sequence preempts it."""
     config = replace(CONFIG, num_blocks=7, max_num_batched_tokens=4)
     with Engine(tiny_llama(), config) as engine:
         engine.add_request(PROMPTS[2], replace(GREEDY, max_tokens=20))

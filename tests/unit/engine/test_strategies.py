@@ -231,7 +231,7 @@ def test_int4_stores_a_token_in_a_sixth_of_the_bytes(model: LoadedModel, languag
 
 @in_every_language
 def test_the_long_poem_allocates_a_block_every_sixteen_steps(model: LoadedModel, language: str) -> None:
-    """Of p + 272 tokens in blocks of 16, the last is never written."""
+    """Given p + 272 tokens in blocks of 16, the last is never written."""
     watch = MemoryRecorder()
     played = play(model, "long", language, after_each=watch)
     assert len(played.texts[0]) == 272

@@ -249,7 +249,7 @@ def test_an_inconsistent_trace_is_reported(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_generate_on_another_thread_is_recorded(tmp_path: Path):
-    """With TextIteratorStreamer, generate runs on another thread than the reader of its text."""
+    """Given TextIteratorStreamer, generate runs on another thread than the reader of its text."""
     model, path = tiny_model("llama"), tmp_path / "run.kvtrace"
     plain = generate(model, PROMPTS[:1])
     with watch_generate(model, tiny_tokenizer(), path):

@@ -264,7 +264,7 @@ def test_forks_after_the_end_are_refused() -> None:
 
 
 def test_a_chosen_token_is_logged_and_changes_later_tokens() -> None:
-    """After two records, sequence 0 of two greedy requests gets the second most probable token."""
+    """Following two records, sequence 0 of two greedy requests gets the second most probable token."""
     with new_engine(ALL["roomy"]) as original:
         original.add_requests([RequestSpec(PROMPTS[0], GREEDY), RequestSpec(PROMPTS[2], GREEDY)])
         while original.has_unfinished():

@@ -45,7 +45,7 @@ def test_equal_logits_are_ordered_by_id() -> None:
 @needs_compiler
 @pytest.mark.parametrize("wrong", [float("nan"), float("-inf")])
 def test_invalid_logits_give_distinct_valid_token_ids(wrong: float) -> None:
-    """After an overflow in the model, logits can be NaN or infinite."""
+    """Following an overflow in the model, logits can be NaN or infinite."""
     logits = torch.full((2, 200), wrong)
     logits[1, 77] = 1
     for ids in build_logits().summarize(logits, 70)[1]:
@@ -90,7 +90,7 @@ def test_a_missing_compiler_is_reported_in_one_sentence(monkeypatch: pytest.Monk
 
 @needs_compiler
 def test_concurrent_builds_compile_the_functions_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """At a first start, a server, its compiling process and the child of that process need the functions at once."""
+    """Given a first start, a server, its compiling process and the child of that process need the functions at once."""
     compiled = list[Path]()
 
     def compile_slowly(names: tuple[str, ...], compiler: str, key: str) -> Any:

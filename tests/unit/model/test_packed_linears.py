@@ -308,7 +308,7 @@ def test_weights_are_not_packed_without_the_c_function(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("wrong", [torch.ones(3, 26), torch.ones(3, 25, dtype=torch.float64), torch.tensor(1.0)])
 def test_a_different_width_or_dtype_is_an_error(wrong: Tensor) -> None:
-    """Without the check, the C function would read past the row or misread its numbers."""
+    """Lacking the check, the C function would read past the row or misread its numbers."""
     layers, _ = _layers(torch.float32)
     with pytest.raises(ValueError, match=r"float32 \[\.\.\., 25\]"):
         layers.get_submodule("up")(wrong)

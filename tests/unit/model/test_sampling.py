@@ -46,7 +46,7 @@ def test_top_k_keeps_ties_with_the_smallest_kept_logit() -> None:
 
 
 def test_top_p_is_the_smallest_set_that_reaches_p() -> None:
-    """Of probabilities 0.5, 0.25, 0.15 and 0.1, p = 0.6 needs the first two."""
+    """Given probabilities 0.5, 0.25, 0.15 and 0.1, p = 0.6 needs the first two."""
     logits = torch.tensor([0.5, 0.25, 0.15, 0.1], dtype=torch.float64).log()
     close(distribution(logits, SamplingParams(temperature=1.0, top_p=0.6)), [2 / 3, 1 / 3, 0, 0])
     close(distribution(logits, SamplingParams(temperature=1.0, top_p=0.01)), [1, 0, 0, 0])

@@ -113,7 +113,7 @@ def test_breaking_templates_are_reported_with_the_position(name: str, tokenizer:
 
 
 def test_the_verdict_predicts_the_engines_hits(tokenizer: Any) -> None:
-    """With blocks of one token, a prompt hits the common prefix with the cached one, except its last token."""
+    """Given blocks of one token, a prompt hits the common prefix with the cached one, except its last token."""
     config = EngineConfig(block_size=1, num_blocks=4096, num_logprobs=0, enforce_eager=True)
     model = load_model("bundled", dtype="float32", device="cpu")
     sampling = SamplingParams(max_tokens=1, ignore_eos=True)

@@ -53,7 +53,7 @@ def test_missing_fields_mean_gpu_and_group_0(store_fields: dict[str, Any], remov
 
 
 def test_a_content_in_two_blocks_is_cached_until_both_are_removed() -> None:
-    """If two requests each compute an equal last block, vLLM reports one store and one removal per block."""
+    """Two requests each compute an equal last block, and vLLM reports one store and one removal per block."""
     assert known_after(A, B, B, removed([b"b"]))[0] == {b"a", b"b"}
     found, observed = known_after(A, B, B, removed([b"b"]), removed([b"b"]))
     assert found == {b"a"}
@@ -63,7 +63,7 @@ def test_a_content_in_two_blocks_is_cached_until_both_are_removed() -> None:
 
 
 def test_repeated_reports_of_hits_count_no_copies() -> None:
-    """With `kv_cache_report_mode` full, vLLM also reports the blocks that a prompt hits."""
+    """Given `kv_cache_report_mode` full, vLLM also reports the blocks that a prompt hits."""
     assert known_after(A, A, removed([b"a"]))[0] == set()
 
 

@@ -43,7 +43,7 @@ def test_the_report_lists_hits_breaks_and_savings(
 
 
 def test_a_proposal_saves_the_stated_tokens(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without the changing clock, each turn would hit the previous one except its partial last block."""
+    """Lacking the changing clock, each turn would hit the previous one except its partial last block."""
     clock = next(session for session in SESSIONS if session.name == "clock")
     file.write_text("\n".join(map(json.dumps, clock.bodies)))
     main(["prompts", str(file)])

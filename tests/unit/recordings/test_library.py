@@ -76,7 +76,7 @@ def test_a_killed_servers_recording_is_repaired_up_to_the_last_complete_record(
 
 
 def test_a_record_with_truncated_arrays_is_removed(library: Library, folder: Path, run: Run) -> None:
-    """Without its announced capture, a validator would reject the last record."""
+    """Lacking its announced capture, a validator would reject the last record."""
     recorder = library.record(run, "moon", [])
     with TraceReader(recorder.path) as reader:
         capture = reader._captures[2]

@@ -51,7 +51,7 @@ class FakeEngine:
         reserve_all: bool = False,
         reserve_full_isl: bool = False,
     ) -> None:
-        """With `swap_space` None, preemption recomputes. `reserve_all` reserves blocks as strategy `first_fit` does."""
+        """Recompute if `swap_space` is None. `reserve_all` reserves blocks as strategy `first_fit` does."""
         self.replay = Replay(num_blocks, block_size, swap_space or 0)
         emit = self.replay.pending.append
         caching = enable_prefix_caching and not recompute_all and not reserve_all

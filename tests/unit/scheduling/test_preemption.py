@@ -73,7 +73,7 @@ def test_a_sequence_always_advances_in_a_full_pool() -> None:
 
 
 def test_a_scheduled_victim_returns_its_token_budget() -> None:
-    """With 6 blocks and budget 10, 0 (priority 9, 11 tokens), 1 (priority 0, 8 tokens) and 2 (priority 5, 1 of 20
+    """Given 6 blocks and budget 10, 0 (priority 9, 11 tokens), 1 (priority 0, 8 tokens) and 2 (priority 5, 1 of 20
     prompt tokens) hold 3, 2 and 1 blocks. 0 is scheduled with its 12th token when 1 finds no block for its 9th and
     preempts 0. Then 1 gets 1 token, and 2 the other 9 tokens of the budget instead of 8.
     """

@@ -17,7 +17,7 @@ def freed(ops: Iterable[Op]) -> Counter[tuple[int, str | None]]:
 
 
 def test_admission_chunks_decoding_and_finish_have_their_reasons() -> None:
-    """With budget 6, tokens 0..5 allocate blocks 0 and 1, and 6..9 block 2, which suffices until the 13th token."""
+    """Given budget 6, tokens 0..5 allocate blocks 0 and 1, and 6..9 block 2, which suffices until the 13th token."""
     engine = FakeEngine(max_num_batched_tokens=6)
     engine.add([1] * 10, max_tokens=4)
     assert allocated(engine.step()) == [(0, 0, "admission"), (0, 1, "admission")]

@@ -57,7 +57,7 @@ def test_a_finished_sequence_frees_its_blocks_tail_first() -> None:
 
 
 def test_running_sequences_are_scheduled_before_waiting_ones() -> None:
-    """Of a budget of 8, sequence 0 decodes 1 token and the next prompt gets the remaining 7."""
+    """Given a budget of 8, sequence 0 decodes 1 token and the next prompt gets the remaining 7."""
     engine = FakeEngine(max_num_batched_tokens=8)
     engine.add(PROMPT[:3])
     engine.step()
@@ -66,7 +66,7 @@ def test_running_sequences_are_scheduled_before_waiting_ones() -> None:
 
 
 def test_a_prompt_is_split_into_chunks_of_the_token_budget() -> None:
-    """With a budget of 5, 12 tokens are computed as 5, 5 and 2, which allocate 2, 1 and 0 blocks."""
+    """Given a budget of 5, 12 tokens are computed as 5, 5 and 2, which allocate 2, 1 and 0 blocks."""
     engine = FakeEngine(max_num_batched_tokens=5)
     engine.add(PROMPT)
     steps = [engine.step() for _ in range(3)]
@@ -87,7 +87,7 @@ def test_a_spent_budget_defers_the_head_and_the_next_step_continues() -> None:
 
 
 def test_without_chunked_prefill_a_prompt_waits_until_it_fits_in_one_step() -> None:
-    """Of a budget of 16, the first prompt takes 12. The second needs 12 and gets them in the next step."""
+    """Given a budget of 16, the first prompt takes 12. The second needs 12 and gets them in the next step."""
     engine = FakeEngine(max_num_batched_tokens=16, enable_chunked_prefill=False)
     engine.add(PROMPT)
     engine.add([9] * 12)
@@ -107,7 +107,7 @@ def test_max_num_seqs_limits_the_running_sequences() -> None:
 
 
 def test_a_deferred_head_of_the_queue_is_not_overtaken() -> None:
-    """One of 4 blocks is free. The head of the queue needs 2, and the next sequence, which needs 1, waits too."""
+    """A single block of 4 is free. The head of the queue needs 2, and the next sequence, which needs 1, waits too."""
     engine = FakeEngine(num_blocks=4)
     engine.add(PROMPT[:10], max_tokens=3)
     engine.add([1, 2, 3, 4, 5], max_tokens=2)
@@ -118,7 +118,7 @@ def test_a_deferred_head_of_the_queue_is_not_overtaken() -> None:
 
 
 def test_two_identical_prompts_in_one_step_share() -> None:
-    """Of 9 equal tokens, the second prompt hits 8, which are not yet written, and computes 1 (nano-vllm#219)."""
+    """Given 9 equal tokens, the second prompt hits 8, which are not yet written, and computes 1 (nano-vllm#219)."""
     engine = FakeEngine()
     engine.add(PROMPT[:9])
     engine.add(PROMPT[:9])
@@ -130,7 +130,7 @@ def test_two_identical_prompts_in_one_step_share() -> None:
 
 
 def test_a_prompt_hits_blocks_that_are_computed_in_the_same_step() -> None:
-    """With budget 8, sequence 0 computes tokens 8..11 in step 2, and sequence 1 hits 12 of its 13 tokens."""
+    """Given budget 8, sequence 0 computes tokens 8..11 in step 2, and sequence 1 hits 12 of its 13 tokens."""
     engine = FakeEngine(max_num_batched_tokens=8)
     engine.add(PROMPT)
     engine.step()
@@ -199,7 +199,7 @@ def test_strategy_none_recomputes_every_token_and_keeps_no_block() -> None:
 
 
 def test_strategy_none_lets_a_single_sequence_exceed_the_budget() -> None:
-    """With budget 8, 12 tokens are computed alone. Then 5 fit, and 4 others do not."""
+    """Given budget 8, 12 tokens are computed alone. Then 5 fit, and 4 others do not."""
     engine = FakeEngine(recompute_all=True, max_num_batched_tokens=8)
     engine.add(PROMPT, max_tokens=1)
     engine.add([1] * 5, max_tokens=1)

@@ -200,7 +200,7 @@ def test_unservable_demands_are_refused(changed: dict[str, float], error: str) -
 
 
 def test_the_formulas_predict_the_share_of_requests_in_time() -> None:
-    """At the rate for 90 %, the simulated share within the objective over 6 seeds agrees with 90 % (95 % interval)."""
+    """The simulated share, at the rate for 90 %, within the objective over 6 seeds agrees with 90 % (95 % interval)."""
     model = "llama-2-7b"
     demand = Demand(rate=1, prompt_tokens=256, output_tokens=4, ttft=0.06, tpot=0.1)
     first = next(one for one in options("prefill", card_of(model, A100), SMALL, demand) if one.gpus == 1)

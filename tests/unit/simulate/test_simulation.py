@@ -237,7 +237,7 @@ def test_mean_ttft_agrees_with_the_queueing_formulas(arrangement: Arrangement, u
 
 
 def test_a_pipeline_begins_a_step_before_the_previous_one_has_ended() -> None:
-    """In four stages, a step takes 4 s, and prompts that arrive at once finish 1 s apart after 4, 5, 6, 7 and 8 s.
+    """Within four stages, a step takes 4 s, and prompts that arrive at once finish 1 s apart after 4, 5, 6, 7 and 8 s.
     Prompts of another pipeline do not wait for them.
     """
     config = EngineConfig(

@@ -275,7 +275,7 @@ def test_a_reason_missing_in_one_log_is_no_difference() -> None:
 
 
 def test_expected_load_times_are_no_difference() -> None:
-    """They depend on the clock, so they differ between equal runs."""
+    """Expected times depend on the clock, so they differ between equal runs."""
     lookup = LookupExternal(
         seq_id=0, verdict="load", num_tokens=8, num_found_tokens=8, media=["disk", "disk"],
         load_seconds=0.01, compute_seconds=0.02,

@@ -1,4 +1,4 @@
-"""In a long log of a monitored server, contents beyond the limit are counted, and damage is found."""
+"""Within a long log of a monitored server, contents beyond the limit are counted, and damage is found."""
 
 from pathlib import Path
 

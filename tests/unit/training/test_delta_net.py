@@ -1,4 +1,4 @@
-"""In training of the hybrid model, documents in one row do not use each other's state."""
+"""Within training of the hybrid model, documents in one row do not use each other's state."""
 
 import random
 from pathlib import Path

@@ -125,7 +125,7 @@ def test_the_number_of_keys_of_a_policy_includes_its_sinks() -> None:
 
 
 def test_bits_of_window_policies_are_those_of_a_dense_mask() -> None:
-    """Of 19 and 10 tokens, 18 + 9 are scored. Full attention sees 18 * 19 / 2 + 9 * 10 / 2 = 216 keys.
+    """Given 19 and 10 tokens, 18 + 9 are scored. Full attention sees 18 * 19 / 2 + 9 * 10 / 2 = 216 keys.
 
     A window of 4 keys, or of 2 and 2 sinks, sees 1 + 2 + 3 + 4 * 15 = 66 and 1 + 2 + 3 + 4 * 6 = 30.
     """

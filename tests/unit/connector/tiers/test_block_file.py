@@ -50,7 +50,7 @@ def test_a_valid_block_of_another_key_is_not_used(tmp_path: Path) -> None:
 
 
 def test_a_file_of_zeros_is_refused(tmp_path: Path) -> None:
-    """After a power failure a file may be all zeros."""
+    """Following a power failure a file may be all zeros."""
     with pytest.raises(BadBlock) as bad:
         read(tmp_path / "a", bytes(len(BLOCK_FILE)))
     assert bad.value.reason == "bad_header"
