@@ -67,7 +67,7 @@ def test_evicted_indexes_are_read_again_on_demand(log_indexes: LogIndexes, monke
 @pytest.mark.slow
 def test_a_restarted_index_keeps_its_files(log_indexes: LogIndexes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of the first process does not delete the files of the second."""
-    monkeypatch.setattr(app.log_index.derived_files, "LOOK", 0.05)
+    monkeypatch.setattr(app.log_index.derived_files, "CHECK_SECONDS", 0.05)
     run = growing_log(FILES[0])
     with pytest.raises(AppError, match="for the first time"):
         log_indexes.find(run)
@@ -104,7 +104,7 @@ def test_damaged_indexes_of_live_runs_are_rebuilt(log_indexes: LogIndexes) -> No
 def test_an_unused_build_ends_and_restarts_on_the_next_request(
     log_indexes: LogIndexes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app.log_index.derived_files, "LOOK", 0.05)
+    monkeypatch.setattr(app.log_index.derived_files, "CHECK_SECONDS", 0.05)
     run = growing_log(FILES[0])
     wait_for(known(log_indexes, run))
     monkeypatch.setattr(app.log_index.derived_files, "IDLE", 0.0)

@@ -22,7 +22,7 @@ SCRIPT = """\
 import seven from "./js/page/workspace.js";
 import { log } from "./js/kit/log.js";
 import { more } from "./js/main.js";
-import { told } from "./js/other.js";
+import { entries } from "./js/other.js";
 console.log(JSON.stringify([log, entries() === log, seven, (await more).default]));
 """
 

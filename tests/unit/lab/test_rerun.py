@@ -251,7 +251,7 @@ def test_a_rerun_refuses_a_log_with_a_failed_step(where: str, monkeypatch: pytes
         with new_engine(ALL["roomy"]) as engine:
             again = Rerun(engine, log_of(original), 2, RequestChange(prompt=[70], sampling=GREEDY), True)
             again.finish()
-            assert again.left_out == ["record 2 of the original is left out: there the step failed: MemoryError"]
+            assert again.left_out == ["record 2 of the original is left out: the step failed: MemoryError"]
             assert len(tokens_of(engine, 0)) == len(PROMPTS[0]) + 12
 
 

@@ -1,5 +1,4 @@
-// A lesson as an article of texts, actions and questions, with the figure beside it. If no lesson is open, the list
-// of all lessons.
+// A lesson as an article of texts, actions and questions, or the list of all lessons.
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { change, continueLesson, openLesson, restartLesson, waiting } from "../../control/lesson.js";
