@@ -74,7 +74,7 @@ def test_a_restarted_index_keeps_its_files(log_indexes: LogIndexes, monkeypatch:
     [process] = log_indexes._making.values()
     process.terminate()
     wait_for(lambda: not log_indexes._making)
-    with pytest.raises(AppError, match="cannot be indexed: it ended before"):
+    with pytest.raises(AppError, match="cannot be indexed: its process ended before"):
         log_indexes.find(run)
     wait_for(known(log_indexes, run))
     for _ in range(10):
