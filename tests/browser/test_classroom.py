@@ -662,9 +662,9 @@ def test_a_class_begins_at_the_address_of_serve_class_until_the_server_does_not_
     page.evaluate(
         """async () => {
         const { classState } = await import('/static/js/state/classroom.js');
-        const { keep } = await import('/static/js/net/classroom.js');
+        const { storeSecret } = await import('/static/js/net/classroom.js');
         const { session } = await import('/static/js/net/session.js');
-        keep(classState.value.id, 'of-before'.repeat(4));
+        storeSecret(classState.value.id, 'of-before'.repeat(4));
         session.client.socket.io.engine.close();
     }"""
     )

@@ -33,13 +33,13 @@ print(listener.port, flush=True)
 for line in sys.stdin:
     word = line.strip()
     if word in LOADING_STAGES:
-        served.begin(word)
+        served.set_stage(word)
     elif word == "ready":
-        served.have(FakeModel())
+        served.set_model(FakeModel())
     elif word in COMPILED:
-        served.compiled(COMPILED[word])
+        served.set_compiled(COMPILED[word])
     else:
-        served.fail(word)
+        served.set_failed(word)
         break
 listener.close()
 """

@@ -116,10 +116,10 @@ class Opener:
     def weigh(self, name):
         return 8 << 20
     def open(self, served):
-        served.begin("weights")
+        served.set_stage("weights")
         if sys.stdin.readline().strip() == "break":
             raise ValueError("it has no safetensors")
-        served.have(FakeModel(served.name, 8 << 20))
+        served.set_model(FakeModel(served.name, 8 << 20))
 others = [ModelEntry.unloaded(name, "named") for name in ("second", "third")]
 models = Models(ModelEntry(FakeModel("first", 8 << 20)), others, Opener(), lambda: 64 << 20)
 app = create_app(models, ServerSettings(config=EngineConfig(block_size=4, num_blocks=64)))
