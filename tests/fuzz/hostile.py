@@ -206,7 +206,7 @@ class Hostile(NamedTuple):
 
 
 TRACES: dict[str, Hostile] = {
-    "a write past all tokens": Hostile(lambda: _one(*HELD[:2], write((1 << 53) - 1)), "none at"),
+    "a write past all tokens": Hostile(lambda: _one(*HELD[:2], write((1 << 53) - 1)), "but not all of"),
     "a number over 2^53": Hostile(lambda: _one(submit(), write(1 << 53)), "num_tokens"),
     "a count below 0": Hostile(lambda: _one(submit(), admit(0, -2)), "cannot be computed"),
     "blocks of 2^53": Hostile(lambda: _one(submit(), engine={"block_size": 1 << 53}), "engine.block_size"),

@@ -255,7 +255,7 @@ def test_invalid_frames_are_ignored(room: Room, make_worker: Any, redis_server: 
 def test_a_slow_follower_of_a_worker_delays_no_other(
     room: Room, make_worker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for bound in ("WINDOW", "ASK"):
+    for bound in ("WINDOW", "ACK_BYTES"):
         monkeypatch.setattr(f"app.session.broadcast.{bound}", 1)  # a byte: each batch is waited for
     worker = make_worker()
     theater = room.on_stage()
