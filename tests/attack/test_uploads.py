@@ -87,7 +87,7 @@ def test_a_file_that_was_just_renamed_is_one_file(tmp_path: Path) -> None:
         (tmp_path / "rec-1.kvtrace").write_bytes(bytes(10))
         with room.claimed("rec-2.part", 10):
             (tmp_path / "rec-2.kvtrace").write_bytes(bytes(10))
-            with pytest.raises(AppError, match="keeps 2 recordings"):
+            with pytest.raises(AppError, match="at most 2 recordings"):
                 room.claim("rec-3.part", 0)
 
 

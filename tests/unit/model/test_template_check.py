@@ -143,5 +143,5 @@ def test_a_template_with_a_syntax_error_is_refused_with_the_line(tmp_path: Path)
 
 
 def test_a_shipped_model_without_a_template_is_reported() -> None:
-    with pytest.raises(NoChatTemplateError, match="it has no chat template"):
+    with pytest.raises(NoChatTemplateError, match="the tokenizer has no chat template"):
         open_template("bundled-mha")
