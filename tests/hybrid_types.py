@@ -48,8 +48,8 @@ SERVED: dict[str, dict[str, Any]] = {
 # type -> settings, and pattern of the refusal
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "falcon_mamba": ({}, "has only layers with states"),
-    "inkling_text": ({}, "passes position_bias to its attention"),
-    "inkling2_text": ({}, "passes position_bias to its attention"),
+    "inkling_text": ({}, "passes position_bias"),
+    "inkling2_text": ({}, "passes position_bias"),
     "mamba": ({}, "has only layers with states"),
     "mamba2": ({"num_heads": 8, "head_dim": 8, "n_groups": 2, "state_size": 8}, "has only layers with states"),
     # it bounds the time step only in steps of several tokens

@@ -129,8 +129,8 @@ def test_an_engine_asks_for_its_kind_of_cache() -> None:
     [
         ({"attention_mask": torch.zeros(1, 1, 3, 3)}, "uses its own attention mask"),
         ({"is_causal": False}, "attends to later tokens"),
-        ({"position_bias": torch.zeros(3)}, "passes position_bias to its attention"),
-        ({"alibi": 0.5}, "hands its attention alibi"),
+        ({"position_bias": torch.zeros(3)}, "passes position_bias"),
+        ({"alibi": 0.5}, "passes alibi to its attention"),
     ],
 )
 def test_attention_refuses_unknown_arguments(keywords: dict[str, Any], reason: str) -> None:

@@ -240,7 +240,7 @@ def test_labs_pause_during_a_question(make_room: Callable[[int], LabRoom]) -> No
     for event, more in (("step", {}), ("run", {"speed": 1}), ("submit", {"prompts": [{"text": "abc"}]})):
         error = one.refused(event, theater=lab, **more)
         assert error["code"] == "refused" and "答案" in error["said"]["zh"]
-    found.poll_goes(0, "shown", 0)
+    found.set_poll_phase(0, "shown", 0)
     one.do("step", theater=lab)
     listed = room.get("/api/theaters", **OWNER)
     labs = {one["theater"]: one["is_lab"] for one in json.loads(listed.read())["theaters"]}

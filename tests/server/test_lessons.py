@@ -96,7 +96,7 @@ def test_the_run_belongs_to_the_lesson_until_it_ends(live_server: str, viewer: C
     }
     for event, more in commands.items():
         assert "belongs to a lesson" in viewer.refused(event, theater=theater, **more)["message"]
-    assert "no answer yet" in viewer.refused("lesson_go", theater=theater, item=lesson["progress"]["at"])["message"]
+    assert "not answered yet" in viewer.refused("lesson_go", theater=theater, item=lesson["progress"]["at"])["message"]
     while not lesson["progress"]["over"]:
         if lesson["items"][-1]["kind"] == "ask":
             lesson = viewer.do("lesson_answer", theater=theater, item=lesson["progress"]["at"], given=None)
@@ -153,7 +153,7 @@ def test_two_lessons_do_not_disturb_each_other(viewer: Client) -> None:
 
 def test_unknown_lessons_are_refused(viewer: Client, live_server: str) -> None:
     assert "no lesson 'none'" in viewer.refused("lesson_open", lesson="none", language="en")["message"]
-    assert "gone" in viewer.refused("lesson_go", theater="nowhere", item=0)["message"]
+    assert "no longer exists" in viewer.refused("lesson_go", theater="nowhere", item=0)["message"]
     assert (
         "block_sise"
         in viewer.refused("lesson_open", lesson=LESSON, language="en", changes={"block_sise": 3})["message"]

@@ -88,7 +88,7 @@ def test_a_hostile_header_stays_text(trace, tmp_path):
 
 def test_a_log_that_no_page_can_hold_is_refused_with_its_size(trace, monkeypatch):
     monkeypatch.setattr(onefile, "MAX_LOG_BYTES", 1000)
-    with pytest.raises(onefile.TooLarge, match="a page holds at most"):
+    with pytest.raises(onefile.TooLarge, match="a page can have at most"):
         export(trace)
 
 
@@ -133,4 +133,4 @@ def test_a_theater_hands_it_out(server, client, theater, monkeypatch):
     assert requests.get(f"{server.url}/api/theaters/none/export.html").status_code == 404
     monkeypatch.setattr(onefile, "MAX_LOG_BYTES", 1000)
     refused = requests.get(address)
-    assert refused.status_code == 422 and "a page holds at most" in refused.json()["error"]["message"]
+    assert refused.status_code == 422 and "a page can have at most" in refused.json()["error"]["message"]

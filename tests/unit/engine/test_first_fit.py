@@ -77,7 +77,7 @@ def test_a_reservation_is_for_one_sequence_and_its_max_tokens() -> None:
         engine.adjust(request.request_id, tokens(8))  # a waiting request has no reservation
         engine.step()
         engine.adjust(request.request_id, tokens(7))
-        with pytest.raises(RequestError, match="max_tokens can be 7 at most"):
+        with pytest.raises(RequestError, match="max_tokens can be at most 7"):
             engine.adjust(request.request_id, tokens(9))
         with pytest.raises(RequestError, match="do not fit: at most 45 new ones do"):
             engine.add_request([1, 2, 3], tokens(46))

@@ -243,7 +243,7 @@ def test_a_step_waits_for_the_device_once(settled: dict[int, int] | None, monkey
     copies, cuda = as_on_a_device(monkeypatch)
     for name in ("item", "numpy", "cpu", "__bool__", "__int__", "__float__"):
         monkeypatch.setattr(torch.Tensor, name, lambda tensor, name=name: pytest.fail(f"{name} waits for the device"))
-    monkeypatch.setattr(copies, "up", lambda array: torch.from_numpy(array))
+    monkeypatch.setattr(copies, "to_device", lambda array: torch.from_numpy(array))
     with NoWaiting():  # type: ignore[no-untyped-call]
         found = Sampler(None, copies).sample(logits, [any_row(i, 130) for i in range(12)], 4, settled)
     assert cuda.waited == 1

@@ -48,7 +48,7 @@ def test_expanded_weights_that_exceed_the_memory_are_refused(tmp_path: Path, mon
 
     quantized_files.write("fp8", tmp_path)
     monkeypatch.setattr(device, "ALLOCATOR", SmallAllocator())
-    with pytest.raises(ModelError, match=r"in fp8 \(0 MiB\).* expanded on cpu: to 0 MiB of float32, and 0 MiB of 1"):
+    with pytest.raises(ModelError, match=r"in fp8 \(0 MiB\).* expanded on cpu: to 0 MiB of float32, but 0 MiB of 1"):
         load_model(str(tmp_path), device="cpu")
 
 

@@ -237,7 +237,7 @@ def test_unrenderable_requests_are_reported_and_counted_by_segment(
     with pytest.raises(CannotRender, match="request 2 cannot be rendered: two messages at most"):
         play(open_template(str(folder)), [chat(1), chat(2)])
     image = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
-    with pytest.raises(CannotRender, match=r"request 1 .*parts of type text, not 'image_url'"):
+    with pytest.raises(CannotRender, match=r"request 1 .*parts of type text are supported, not 'image_url'"):
         play(templates[APPENDING], [{"model": "m", "messages": [image]}])
     file = tmp_path / "requests.jsonl"
     file.write_text("\n".join(json.dumps(chat(turns)) for turns in (1, 2)))

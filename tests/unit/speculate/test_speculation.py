@@ -331,8 +331,8 @@ def test_a_failed_draft_model_drops_its_requests_and_recovers(method: str, monke
         ({"speculative_config": '{"method": "draft_model", "num_speculative_tokens": 2}'}, "needs a model"),
         ({"speculative_config": '{"model": "bundled", "num_speculative_tokens": 2}'}, "the same vocabulary"),
         ({"speculative_config": '{"model": "bundled-hybrid", "num_speculative_tokens": 2}'}, "has recurrent states"),
-        ({"speculative_config": NGRAM, "strategy": "none"}, "strategy none has none"),
-        ({"speculative_config": NGRAM, "strategy": "dynamic"}, "strategy dynamic has none"),
+        ({"speculative_config": NGRAM, "strategy": "none"}, "strategy none has no blocks"),
+        ({"speculative_config": NGRAM, "strategy": "dynamic"}, "strategy dynamic has no blocks"),
         ({"speculative_config": NGRAM, "fault": "slot_off_by_one"}, "does not support a run with"),
     ],
 )
