@@ -22,7 +22,7 @@ def test_a_template_gets_the_clients_settings() -> None:
     assert tokenizer.chat(messages) == tokenizer.chat(messages, {"enable_thinking": True}) == tokenizer.encode("ba")
     assert tokenizer.chat(messages, {"enable_thinking": False}) == tokenizer.encode("bab")
     for name in ("tokenize", "chat_template", "messages", "add_generation_prompt"):
-        with pytest.raises(TemplateSettingError, match=f"^{name} is none"):
+        with pytest.raises(TemplateSettingError, match=f"^{name} is not a variable"):
             tokenizer.chat(messages, {name: "x"})
 
 

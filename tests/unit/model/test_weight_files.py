@@ -40,7 +40,9 @@ def test_a_damaged_file_is_refused_with_the_reason(weights: Path, capsys: pytest
         PAGE: f" is a web page, not a {form} file: download the file itself",
         POINTER: " is a Git LFS pointer, not the file itself: run 'git lfs pull'",
         b"PK\3\4" + bytes(500): rf" is not a readable {form} file \(it begins with 'PK",
-        b"GGUF\3\0\0\0" + b"\xff" * 500: " ends within its header" if is_gguf else " is not a readable safetensors file",
+        b"GGUF\3\0\0\0" + b"\xff" * 500: " ends within its header"
+        if is_gguf
+        else " is not a readable safetensors file",
     }.items():
         weights.write_bytes(content)
         with pytest.raises(ModelError, match=f"{weights.name}{expected}"):
