@@ -227,7 +227,7 @@ def test_a_vanished_folder_affects_nothing_else(server, client, folder, tmp_path
     assert "the folder of the recordings is gone" in sentences(server)
     assert server.client().do("join", theater=shipped[0])["num_records"] > 0
     assert client.refused("join", theater=first)["code"] == "not_found"
-    client.do("reset", theater=theater)  # which ends what was recorded
+    client.do("reset", theater=theater)  # ends the recording of the session
     (tmp_path / "away").rename(folder)
     assert {r["name"]: (r["tags"], r["ended"]) for r in own(server)} == {
         "first": (["kept"], "stopped"),

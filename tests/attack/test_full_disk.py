@@ -43,13 +43,13 @@ def test_a_log_an_engine_and_an_export_on_a_full_disk(server: Process, errors: P
     viewer = Client(server.url)
     theater = viewer.do("create")["theater"]
     viewer.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 900})
-    for _ in range(2):  # the log says so again
+    for _ in range(2):  # the log repeats the advice
         error = viewer.refused("step", theater=theater, count=900)
         assert error["code"] == "refused" and advises(error["message"]), (error, errors.read_text())
     status = viewer.do("pause", theater=theater)["status"]
     assert status["mode"] == "paused" and advises(status["error"]) and status["num_records"] > 10
 
-    others = [viewer.ask("create") for _ in range(12)]  # a log begins with a header: some of them still fit
+    others = [viewer.ask("create") for _ in range(12)]  # some fit, since a new log has only a header
     refused = [other["error"] for other in others if not other["ok"]]
     assert refused and all(error["code"] == "refused" and advises(error["message"]) for error in refused)
 

@@ -117,7 +117,7 @@ def test_the_arrays_of_a_record_come_in_one_request(open_page: OpenPage, large: 
     expect(page.locator(".matrix .panel-foot")).to_have_text("query ↓ · key → · row to its max")
     wait_until(page, f"import('/static/js/state/store.js').then((s) => ({WHOLE})(s.log.value))")
     wait_until_still(page)
-    for _ in range(100):  # the browser tells of a request a little later than it makes it
+    for _ in range(100):  # a request is reported shortly after it is sent
         whole = [request.url for request in requests if request.url.split("?")[0].endswith("/capture")]
         if whole:
             break

@@ -239,7 +239,7 @@ def test_a_demand_is_placed_drawn_and_simulated(browser: Browser, live_server: s
     expect(page.locator("[data-way]", has_text="scale.placement.")).to_have_count(0)  # each symbol has its words
     apart.get_by_role("button", name="Try it").press("Enter")
     expect(apart.locator("[data-tried]")).to_contain_text("simulated, 300 requests", timeout=60_000)
-    page.locator("#scale-p_rate").fill("100")  # what was tried was another demand's
+    page.locator("#scale-p_rate").fill("100")  # clears the result, which is of another demand
     expect(apart.locator("[data-tried]")).to_have_count(0)
     page.wait_for_url("**p_rate=100**")
     page.select_option("#scale-p_model", "llama-2-70b")

@@ -342,7 +342,7 @@ def test_a_running_engine_is_not_announced_at_each_step(open_page: OpenPage) -> 
     )
     page.click("#btn-run")
     expect(page.locator(".status.finished")).to_have_count(1)
-    # the sentence in the end, without the mark of its phase
+    # the final sentence, without the mark of its phase
     wait_until(page, "document.querySelector('#sentence').textContent.includes(globalThis.said.at(-1) ?? 'not yet')")
     sentences = page.evaluate("window.said")
     assert 1 <= len(sentences) <= 4, sentences  # of 23 steps

@@ -13,9 +13,9 @@ from tests.fuzz.hostile import make_all
 from tests.fuzz.mutate import frames_of, joined, mutate
 from tests.fuzz.readers import ROOT, LineReader, NodeReader, Reading, disagreement
 
-CHECK_SECONDS = 2.0  # of CPU, for a file of a megabyte at most
+CHECK_SECONDS = 2.0  # maximum CPU seconds of a check of a file up to 1 MB
 HANG = 60.0  # wall-clock seconds after which a reader is killed
-FIRST_FRAMES = 40  # of a seed, as short files are read faster
+FIRST_FRAMES = 40  # frames of a seed file to mutate; short files are read faster
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Outcome:
 
     files: int = 0
     accepted: int = 0  # files read to the end by both
-    slowest: float = 0.0  # seconds of CPU for a check
+    slowest: float = 0.0  # CPU seconds of the slowest check
     findings: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:

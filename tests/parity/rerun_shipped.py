@@ -1,8 +1,8 @@
-"""`python -m tests.parity.rerun_shipped`: every shipped recording once more, checked record by record, then forked; but
-those whose blocks came from outside the pool, which the log does not have, and those of another engine.
+"""`python -m tests.parity.rerun_shipped`: rerun every shipped recording, compare record by record, then fork it.
 
-Prints how far its log probabilities are from the recorded ones. What another processor computes may differ by rounding
-and by nothing else (`trace.compare.same`); a record that differs by more ends this with its number.
+Recordings of other engines are skipped, and those with blocks from outside the pool, which the log does not contain.
+Prints the maximum difference of log probabilities. On another processor they may differ by rounding only
+(`trace.compare.same`); a larger difference ends the program with the record's number.
 """
 
 import msgspec
