@@ -69,7 +69,7 @@ def _wrong_in_model(header: Header) -> Iterator[str]:
     if not 0 <= model.rope_dim <= model.latent_dim <= MAX_DIMENSIONS:
         yield f"model.rope_dim {model.rope_dim} and latent_dim {model.latent_dim} must rise from 0 to {MAX_DIMENSIONS}"
     if model.num_heads % model.num_kv_heads:
-        yield f"model.num_heads {model.num_heads} is no multiple of model.num_kv_heads {model.num_kv_heads}"
+        yield f"model.num_heads {model.num_heads} is not a multiple of model.num_kv_heads {model.num_kv_heads}"
     for shape in model.layer_shapes:
         if len(shape) != 3 or not all(1 <= size <= MAX_DIMENSIONS for size in shape) or model.num_heads % shape[0]:
             yield f"model.layer_shapes has {shape}; expected [KV heads, key dimension, value dimension]"
@@ -98,7 +98,7 @@ def _groups(header: Header) -> list[BlockGroup]:
             raise TraceStateError("the header has several instances, but no block_groups")
         return [BlockGroup(layers=layers, first_block=0, num_blocks=num_blocks, kv_bytes_per_token=bytes_each)]
     if len(groups) > MAX_GROUPS:
-        raise TraceStateError(f"the header has {len(groups)} block groups; {MAX_GROUPS} is the most")
+        raise TraceStateError(f"the header has {len(groups)} block groups, at most {MAX_GROUPS} are allowed")
     first = 0
     for group in groups:
         if group.first_block != first or not 1 <= group.num_blocks <= min(MAX_BLOCKS, MAX_ALL_BLOCKS - first):

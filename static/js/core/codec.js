@@ -56,7 +56,7 @@ class StrictDecoder extends Base {
       return UTF8.decode(bytes);
     } catch {
       if (isKey) return `\ud800${bytes.join(" ")}`; // unknown as a field, rejected as a map key
-      throw new TraceFormatError("text that is no UTF-8");
+      throw new TraceFormatError("text that is not UTF-8");
     }
   }
 }
@@ -65,7 +65,7 @@ const decoder = new StrictDecoder({
   extensionCodec: extensions,
   mapKeyConverter(/** @type {unknown} */ key) {
     if (typeof key === "string") return key;
-    throw new TraceFormatError("a key that is no text");
+    throw new TraceFormatError("a key that is not text");
   },
 });
 

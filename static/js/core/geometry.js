@@ -72,7 +72,7 @@ function checkModel({ model, kv_bytes_per_token: bytesEach }) {
     refuse(`the header's model.rope_dim ${rope} and latent_dim ${latent} must rise from 0 to ${MAX_DIMENSIONS}`);
   if (model.num_heads % model.num_kv_heads)
     refuse(
-      `the header's model.num_heads ${model.num_heads} is no multiple of model.num_kv_heads ${model.num_kv_heads}`,
+      `the header's model.num_heads ${model.num_heads} is not a multiple of model.num_kv_heads ${model.num_kv_heads}`,
     );
   for (const shape of model.layer_shapes ?? [])
     if (shape.length !== 3 || !shape.every((size) => size >= 1 && size <= MAX_DIMENSIONS) || model.num_heads % shape[0])
@@ -101,7 +101,8 @@ function checkModel({ model, kv_bytes_per_token: bytesEach }) {
  * @param {number} numInstances
  */
 function checkGroups(groups, numLayers, numInstances) {
-  if (groups.length > MAX_GROUPS) refuse(`the header has ${groups.length} block groups; ${MAX_GROUPS} is the most`);
+  if (groups.length > MAX_GROUPS)
+    refuse(`the header has ${groups.length} block groups, at most ${MAX_GROUPS} are allowed`);
   let next = 0;
   for (const { first_block: first, num_blocks: count } of groups) {
     if (first !== next || count < 1 || count > Math.min(MAX_BLOCKS, MAX_ALL_BLOCKS - first))

@@ -88,7 +88,7 @@ function mapOf(check) {
   return (value) => {
     if (!isMap(value)) return " is not a map";
     for (const key of Object.keys(value)) {
-      if (!key.isWellFormed()) return " has a key that is no UTF-8";
+      if (!key.isWellFormed()) return " has a key that is not UTF-8";
       const wrong = check(value[key]);
       if (wrong !== null) return `.${key}${wrong}`;
     }
